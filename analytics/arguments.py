@@ -172,14 +172,14 @@ def _master(text: str) -> str:
 
 
 ARCHIVE_PROGRAM: Final = "leveret-analytics archive"
+#: The environment variable with the URL of the archive: that of the broker's option `archive.url`.
 URL_VARIABLE: Final = "LEVERET_ARCHIVE_URL"
-#: The environment variable that can have the catalog, for the same reason.
+#: The one that can have the catalog, in which nobody else sees a password either.
 ICEBERG_VARIABLE: Final = "LEVERET_ARCHIVE_ICEBERG"
 ICEBERG_PROGRAM: Final = f"{PROGRAM} iceberg"
 #: The catalog that is in the archive itself, and the namespace of the tables.
 IN_ARCHIVE: Final = "archive"
 NAMESPACE: Final = "leveret"
-"""Environment variable with the URL of the archive: that of the broker's option `archive.url`."""
 
 #: A reader that is not seen for a day is dropped by default.
 _INTERVAL_MAX: Final = 3600

@@ -41,23 +41,22 @@ class RemoteFiles(LocalFiles):
 
     def read_all(self, path: str) -> bytes | None:
         """Return the contents of a file; None if it does not exist."""
-        try:
-            with self._system.open_input_stream(path) as stream:
-                found: bytes = stream.read()
-                return found
-        except FileNotFoundError:
-            return None
+        return self._read(path, None)
 
     def read_foreign(self, path: str, limit: int) -> bytes | None:
         """Return the contents of a file that other programs write; None if it does not exist."""
-        try:
-            with self._system.open_input_stream(path) as stream:
-                octets: bytes = stream.read(limit + 1)
-        except FileNotFoundError:
-            return None
-        if len(octets) > limit:
+        octets = self._read(path, limit + 1)
+        if octets is not None and len(octets) > limit:
             raise OSError(errno.EFBIG, f"it is longer than {limit} bytes", path)
         return octets
+
+    def _read(self, path: str, most: int | None) -> bytes | None:
+        try:
+            with self._system.open_input_stream(path) as stream:
+                found: bytes = stream.read(most)
+                return found
+        except FileNotFoundError:
+            return None
 
     def read_part(self, path: str, start: int, size: int) -> bytes:
         """Return a range of a file; shorter if the file ends earlier."""

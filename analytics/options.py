@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias, 
 
 from leveret.analytics.columns import BODY_TABLES, TABLES, VALUE_COLUMNS
 from leveret.analytics.data_files import local_path
-from leveret.analytics.errors import OptionError
+from leveret.analytics.errors import AnalyticsError, OptionError
 from leveret.analytics.option_values import (
     AUTO,
     EARLIEST,
@@ -127,6 +127,20 @@ ARCHIVE: Final = Option(
 )
 
 
+def _time(meaning: str, field: str) -> Option:
+    return Option(meaning, field, lambda _, text: parse_time(text), ("messages", "events", "audit"))
+
+
+def _seq(meaning: str, field: str) -> Option:
+    return Option(meaning, field, number(0), ("messages",), "a whole number")
+
+
+def _of_bodies(meaning: str, help_text: str, metavar: str) -> Option:
+    """Return an option that says how bodies are read, which the job `sql` has."""
+    command = CommandOption(help_text, "sql", {"metavar": metavar})
+    return Option(meaning, tables=BODY_TABLES, takes="a text", command=command)
+
+
 class ScanOptions(TypedDict, total=False):
     """What `leveret.scan` and `leveret.dataset` take, and, as all others, Spark's data source."""
 
@@ -134,35 +148,13 @@ class ScanOptions(TypedDict, total=False):
     queue: Annotated[Names | None, QUEUE]
     as_of: Annotated[Time | None, AS_OF]
     since: Annotated[
-        Time | None,
-        Option(
-            "Only messages, events and lines of the audit log of this time or later.",
-            "first_time",
-            lambda _, text: parse_time(text),
-            ("messages", "events", "audit"),
-        ),
+        Time | None, _time("Only messages, events and lines of the audit log of this time or later.", "first_time")
     ]
     until: Annotated[
-        Time | None,
-        Option(
-            "Only messages, events and lines of the audit log of this time or earlier.",
-            "last_time",
-            lambda _, text: parse_time(text),
-            ("messages", "events", "audit"),
-        ),
+        Time | None, _time("Only messages, events and lines of the audit log of this time or earlier.", "last_time")
     ]
-    first_seq: Annotated[
-        int | None,
-        Option(
-            "Only messages with this number or a higher one.", "first_seq", number(0), ("messages",), "a whole number"
-        ),
-    ]
-    last_seq: Annotated[
-        int | None,
-        Option(
-            "Only messages with this number or a lower one.", "last_seq", number(0), ("messages",), "a whole number"
-        ),
-    ]
+    first_seq: Annotated[int | None, _seq("Only messages with this number or a higher one.", "first_seq")]
+    last_seq: Annotated[int | None, _seq("Only messages with this number or a lower one.", "last_seq")]
     starting_offsets: Annotated[
         Time | None,
         Option(
@@ -194,43 +186,27 @@ class ScanOptions(TypedDict, total=False):
     ]
     bodies: Annotated[
         str | None,
-        Option(
+        _of_bodies(
             "`json`, `avro` or `protobuf`, or the name of a rule, whose queues are read unless `queue` names others: "
             "adds the columns `value`, what the body says, and `value_error`, what is wrong with it.",
-            tables=BODY_TABLES,
-            takes="a text",
-            command=CommandOption(
-                "read bodies into the column value, and what is wrong with them into value_error: json, avro, "
-                "protobuf, or the name of a rule",
-                "sql",
-                {"metavar": "FORMAT"},
-            ),
+            "read bodies into the column value, and what is wrong with them into value_error: json, avro, "
+            "protobuf, or the name of a rule",
+            "FORMAT",
         ),
     ]
     body_schema: Annotated[
         BodySchema | None,
-        Option(
+        _of_bodies(
             "For JSON the type of `value`, in Spark's DDL, as an Arrow schema or type, or a JSON schema; None to infer "
-            "it. For Avro "
-            "the path of a schema, or its text. For Protobuf the path of a file with a descriptor set.",
-            tables=BODY_TABLES,
-            takes="a text",
-            command=CommandOption(
-                "for JSON, columns such as 'id bigint, tags array<string>' (default: inferred); for Avro, the path of "
-                "a schema; for Protobuf, the path of a descriptor set",
-                "sql",
-                {"metavar": "SCHEMA"},
-            ),
+            "it. For Avro the path of a schema, or its text. For Protobuf the path of a file with a descriptor set.",
+            "for JSON, columns such as 'id bigint, tags array<string>' (default: inferred); for Avro, the path of "
+            "a schema; for Protobuf, the path of a descriptor set",
+            "SCHEMA",
         ),
     ]
     body_message: Annotated[
         str | None,
-        Option(
-            "For Protobuf, the full name of the message.",
-            tables=BODY_TABLES,
-            takes="a text",
-            command=CommandOption("for Protobuf, the full name of the message", "sql", {"metavar": "NAME"}),
-        ),
+        _of_bodies("For Protobuf, the full name of the message.", "for Protobuf, the full name of the message", "NAME"),
     ]
     body_sample: Annotated[
         int | None,
@@ -242,13 +218,10 @@ class ScanOptions(TypedDict, total=False):
     ]
     body_rules: Annotated[
         str | None,
-        Option(
+        _of_bodies(
             "Path of a YAML or JSON file of rules for bodies; None for those of the data directory or archive.",
-            tables=BODY_TABLES,
-            takes="a text",
-            command=CommandOption(
-                "file of rules for bodies (default: those of the data directory or archive)", "sql", {"metavar": "FILE"}
-            ),
+            "file of rules for bodies (default: those of the data directory or archive)",
+            "FILE",
         ),
     ]
     archive: Annotated[Time | None, ARCHIVE]
@@ -388,6 +361,8 @@ class Options:
             )
         if self.table == "events" and self.starting.needs_stream:
             raise OptionError("startingOffsets of table events is earliest or latest")
+        if "://" in self.path:
+            raise AnalyticsError("streams need a data directory on a local or mounted file system")
         return self
 
     def for_archive(self) -> Options:

@@ -16,44 +16,18 @@ from leveret.analytics.columns import ARCHIVED_TABLES
 
 #: Columns of the first tables. Nothing is added here, or put in another order.
 FIRST_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
-    "messages": (
-        *(
-            "broker",
-            "vhost",
-            "queue",
-            "queue_id",
-            "store_priority",
-            "seq",
-            "stream_offset",
-            "enqueued_at",
-            "expires_at",
-        ),
-        *("exchange", "routing_key", "content_type", "content_encoding", "delivery_mode", "priority", "correlation_id"),
-        *("reply_to", "expiration", "message_id", "timestamp", "type", "user_id", "app_id", "cluster_id", "headers"),
-        *("headers_json", "dead_letter_count", "dead_letter_reason", "dead_letter_queue", "dead_lettered_at"),
-        *("original_exchange", "original_routing_key", "persistent", "redelivered", "body_bytes", "body"),
-    ),
-    "events": (
-        *(
-            "broker",
-            "vhost",
-            "queue",
-            "exchange",
-            "queue_id",
-            "at",
-            "event_at",
-            "kind",
-            "seq",
-            "messages",
-            "body_bytes",
-        ),
-        *("wait_ms", "min_wait_ms", "sum_wait_ms", "dead_lettered", "redeliveries", "stored", "priority", "told"),
-        *("routing_key", "message_id", "user_name", "connection_name"),
-    ),
-    "audit": (
-        *("broker", "at", "event_at", "kind", "user_name", "host", "consequence", "vhost", "object", "messages"),
-        "details",
-    ),
+    table: tuple(names.split())
+    for table, names in {
+        "messages": "broker vhost queue queue_id store_priority seq stream_offset enqueued_at expires_at exchange "
+        "routing_key content_type content_encoding delivery_mode priority correlation_id reply_to expiration "
+        "message_id timestamp type user_id app_id cluster_id headers headers_json dead_letter_count "
+        "dead_letter_reason dead_letter_queue dead_lettered_at original_exchange original_routing_key "
+        "persistent redelivered body_bytes body",
+        "events": "broker vhost queue exchange queue_id at event_at kind seq messages body_bytes wait_ms min_wait_ms "
+        "sum_wait_ms dead_lettered redeliveries stored priority told routing_key message_id user_name "
+        "connection_name",
+        "audit": "broker at event_at kind user_name host consequence vhost object messages details",
+    }.items()
 }
 _KEY: Final = b"PARQUET:field_id"
 

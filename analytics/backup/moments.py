@@ -66,10 +66,8 @@ class BackupFiles(LocalFiles):
 
     def read_part(self, path: str, start: int, size: int) -> bytes:
         """Return a range of a file; shorter if the file ends earlier."""
-        octets = self.read_all(path)
-        if octets is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        return octets[start : start + size]
+        self.size(path)
+        return (self.read_all(path) or b"")[start : start + size]
 
     def size(self, path: str) -> int:
         """Return the length of a file in bytes."""
