@@ -7,8 +7,9 @@ import logging
 import re
 import socket
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Thread
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
@@ -17,8 +18,7 @@ from leveret.analytics.archive.buckets import Buckets
 from leveret.analytics.archive.data_writer import DataWriter
 from leveret.analytics.archive.layout import is_broker_name, parse_data_name
 from leveret.analytics.archive.manifest import BrokerFiles, DataFile, Manifest
-from leveret.analytics.archive.manifest_log import ManifestLog, microseconds_now, read_manifests, store_ids
-from leveret.analytics.archive.typed_files import UnfitTypeError, merged_type
+from leveret.analytics.archive.manifest_log import ManifestLog, last_manifests, microseconds_now
 from leveret.analytics.archive.upkeep import Upkeep
 from leveret.analytics.arguments import ARCHIVE_PROGRAM, end_at_eof, exit_on_sigterm, make_archive_parser, say
 from leveret.analytics.arrow_schema import with_broker
@@ -28,15 +28,14 @@ from leveret.analytics.data_files import absolute_location
 from leveret.analytics.errors import AnalyticsError, ArchiveError, ArchiveRefusedError, missing_iceberg
 from leveret.analytics.option_values import names_text
 from leveret.analytics.options import parse_options
-from leveret.analytics.streaming.audit_stream import AuditStream
-from leveret.analytics.streaming.event_stream import EventStream
+from leveret.analytics.streaming.event_stream import AuditStream, EventStream
 from leveret.analytics.streaming.message_stream import MessageStream
 from leveret.analytics.tables.audit_rows import START as AUDIT_START
 from leveret.analytics.tables.body_rules import RULES
 from leveret.analytics.tables.partitions import Partition
 from leveret.analytics.tables.query_snapshots import hold
 from leveret.analytics.tables.table_reading import read_partition
-from leveret.analytics.tables.typed_tables import TypedTables
+from leveret.analytics.tables.typed_tables import TypedTables, UnfitTypeError, merged_type
 from leveret.storage.directory.archive_note import NAME as NOTE_FILE
 from leveret.storage.directory.archive_note import ArchiveNote, write_note
 from leveret.storage.directory.directory_format import DataDirectoryError
@@ -168,8 +167,9 @@ class Archiver:
         self._followed: Manifest | None = None
         store_id = read_directory_format(DiskFiles(), options.data_dir).store_id.hex()
         files.make()
-        self.broker = _broker_name(options, files, store_id)
-        self._typed = TypedTables(options.data_dir, _types_of_bodies(files), say)
+        known = last_manifests(files)
+        self.broker = _broker_name(options, files, store_id, {each: last.broker for each, last in known.items()})
+        self._typed = TypedTables(options.data_dir, _types_of_bodies(known.values()), say)
         self._rules: list[BodyRule] | None = None
         self._log = ManifestLog(files, store_id, self.broker, options.clock)
         self._upkeep = Upkeep(files, self._log, self.broker, options.keep, options.clock, self._buckets, self._typed)
@@ -306,12 +306,11 @@ class Archiver:
         self._upkeep.note_files(there)
 
 
-def _types_of_bodies(files: ArchiveFiles) -> dict[str, str]:
+def _types_of_bodies(manifests: Iterable[Manifest]) -> dict[str, str]:
     """Return the types of `value` in tables with what bodies say, by table, as the brokers of the archive have them."""
     found: dict[str, str] = {}
-    for each in store_ids(files):
-        last = read_manifests(files, each).last
-        for table, ddl in last.position.get("bodies", {}).items() if last is not None else ():
+    for last in manifests:
+        for table, ddl in last.position.get("bodies", {}).items():
             try:
                 found[table] = type_ddl(merged_type(parse_type(found.get(table, ddl)), parse_type(ddl)))
             except UnfitTypeError:
@@ -320,13 +319,8 @@ def _types_of_bodies(files: ArchiveFiles) -> dict[str, str]:
     return found
 
 
-def _broker_name(options: ArchiverOptions, files: ArchiveFiles, store_id: str) -> str:
-    """Return the name of the broker in the archive."""
-    known: dict[str, str] = {}
-    for each in store_ids(files):
-        last = read_manifests(files, each).last
-        if last is not None:
-            known[each] = last.broker
+def _broker_name(options: ArchiverOptions, files: ArchiveFiles, store_id: str, known: Mapping[str, str]) -> str:
+    """Return the name of the broker in the archive, which has some by the IDs of data directories."""
     if store_id in known:
         name = known[store_id]
         if options.broker not in ("", name):
@@ -348,6 +342,7 @@ def _broker_name(options: ArchiverOptions, files: ArchiveFiles, store_id: str) -
 
 
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_say: Final = partial(say, ARCHIVE_PROGRAM)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -478,7 +473,3 @@ def _tell(copied: Copied) -> None:
     named = {"audit": "lines of the audit log"}
     rows = ", ".join(f"{count} {named.get(table, table)}" for table, count in copied.rows.items())
     _say(f"manifest {copied.number}: {rows} in {copied.files} files")
-
-
-def _say(text: str) -> None:
-    say(ARCHIVE_PROGRAM, text)

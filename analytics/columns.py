@@ -189,6 +189,11 @@ def layout_of(table: str) -> str:
     return "messages" if table.startswith(OF_RULE) else table
 
 
+def time_column(table: str) -> str:
+    """Return the column with the time by which the files of a table are divided."""
+    return TIME_COLUMNS[layout_of(table)]
+
+
 def types_of(table: str, is_archived: bool, has_values: bool = False) -> dict[str, str]:
     """Return the Spark types of the columns of a table, by name.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
@@ -15,7 +16,7 @@ from leveret.analytics.archive.buckets import Bucket, Buckets, has_queues
 from leveret.analytics.archive.field_ids import archived_schema
 from leveret.analytics.archive.layout import DAY, data_path, date_of
 from leveret.analytics.archive.manifest import DataFile
-from leveret.analytics.archive.typed_files import leaf_columns, time_column
+from leveret.analytics.columns import time_column
 
 #: Virtual hosts and names of queues, which may be null.
 _Queues: TypeAlias = set[tuple[str | None, str | None]]
@@ -141,7 +142,7 @@ class _OpenFile:
         self._time = time_column(table)
         self._notes = notes
         schema = archived_schema(table) if typed is None else typed
-        columns = schema.names if typed is None else leaf_columns(typed)
+        columns = schema.names if typed is None else _leaf_columns(typed)
         short = [name for name in columns if name.partition(".")[0] not in _LONG]
         with files.errors(path, is_written=True):
             self._writer = pq.ParquetWriter(
@@ -239,3 +240,11 @@ def _queues_of(batch: pa.RecordBatch) -> _Queues:
         return {(vhost, None) for vhost in batch.column("vhost").unique().to_pylist()}
     names = pa.Table.from_batches([batch.select(["vhost", "queue"])]).group_by(["vhost", "queue"]).aggregate([])
     return set(zip(names["vhost"].to_pylist(), names["queue"].to_pylist(), strict=True))
+
+
+def _leaf_columns(schema: pa.Schema) -> list[str]:
+    """Return the paths of the columns that a Parquet file of a schema has, as options of its writer name them."""
+    sink = io.BytesIO()
+    pq.write_table(schema.empty_table(), sink)
+    found = pq.ParquetFile(sink).schema
+    return [found.column(number).path for number in range(len(found))]

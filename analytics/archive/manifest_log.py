@@ -142,6 +142,15 @@ def store_ids(files: ArchiveFiles) -> list[str]:
     return [name for name in files.names(MANIFESTS) if is_store_id(name)]
 
 
+def last_manifests(files: ArchiveFiles) -> dict[str, Manifest]:
+    """Return the last manifest of each data directory that an archive has something of, by its ID.
+
+    Raises:
+        ArchiveError: The archive cannot be read.
+    """
+    return {each: last for each in store_ids(files) if (last := read_manifests(files, each).last) is not None}
+
+
 def broker_names(archive: str, directories: Sequence[str]) -> dict[str, str]:
     """Return the names of brokers by data directory; see names_of().
 
@@ -153,9 +162,7 @@ def broker_names(archive: str, directories: Sequence[str]) -> dict[str, str]:
         AnalyticsError: Neither PyArrow nor fsspec can open a URI.
     """
     files = ArchiveFiles(archive)
-    known = {
-        store: last.broker for store in store_ids(files) if (last := read_manifests(files, store).last) is not None
-    }
+    known = {store: last.broker for store, last in last_manifests(files).items()}
     stores = {}
     for directory in directories:
         remote, path = open_files(directory)

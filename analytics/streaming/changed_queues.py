@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from leveret.storage.snapshots.lease import LEASE_FILE, SnapshotLease
 from leveret.storage.snapshots.snapshot import FileState, Snapshot, file_state
@@ -37,16 +37,7 @@ class ChangedQueues:
 
     def _is_settled(self, qid: int) -> bool:
         states = self._settled.get(qid)
-        if states is None:
-            return False
-        for path, state in states.items():
-            try:
-                now = os.stat(path)
-            except OSError:
-                return False
-            if (now.st_ino, now.st_size, now.st_mtime_ns) != state:
-                return False
-        return True
+        return states is not None and all(file_state(path) == state for path, state in states.items())
 
     def begin(self, qids: Iterable[int], lease: SnapshotLease | None) -> None:
         """Note the directories of queues, before their files are looked at.
@@ -135,44 +126,20 @@ def file_system_of(path: str, mounts: str) -> str:
     return found[1]
 
 
-class _File(NamedTuple):
-    """A file as it was looked at."""
-
-    name: str
-    size: int
-    changed: int
-
-
-class DirectoryState(NamedTuple):
-    """What changes whenever a later snapshot may have more: a snapshot ends at the last tick of the event log.
-
-    Attributes:
-        events: The last file of the event log.
-        checkpoints: Files of checkpoints: without events, a snapshot ends at the last one.
-    """
-
-    events: _File
-    checkpoints: tuple[_File, ...]
-
-
-def directory_state(path: str) -> DirectoryState | None:
+def directory_state(path: str) -> object:
     """Look at a data directory.
 
     Returns:
-        Its state, to be compared with an earlier one; None if it cannot be told.
+        What changes whenever a later snapshot may have more, as a snapshot ends at the last tick of the event log: the
+        names and states of its newest file and of the checkpoints. None if it cannot be told.
     """
     try:
         # Names have the time of their first event, with leading zeros.
-        last = max(os.listdir(f"{path}/events"))
-        checkpoints = sorted(os.listdir(f"{path}/ckpt"))
-        return DirectoryState(
-            _look(f"{path}/events", last), tuple([_look(f"{path}/ckpt", name) for name in checkpoints])
-        )
+        events = f"{path}/events/{max(os.listdir(f'{path}/events'))}"
+        paths = [events, *(f"{path}/ckpt/{name}" for name in sorted(os.listdir(f"{path}/ckpt")))]
     except (OSError, ValueError):
-        # There are no events yet, or a checkpoint is just being replaced.
+        # There are no events yet.
         return None
-
-
-def _look(directory: str, name: str) -> _File:
-    status = os.stat(f"{directory}/{name}")
-    return _File(name, status.st_size, status.st_mtime_ns)
+    states = [(each, file_state(each)) for each in paths]
+    # A checkpoint may just be being replaced.
+    return None if any(state is None for _, state in states) else states

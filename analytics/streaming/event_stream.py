@@ -1,30 +1,41 @@
-"""Streaming source of events: reads the event log, which the broker keeps for days."""
+"""Streams of the event log, which the broker keeps for days, and of the audit log, which only the archiver reads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from zlib import crc32
 
-from leveret.analytics.errors import AnalyticsError, report_data_loss
+from leveret.analytics.errors import report_data_loss
 from leveret.analytics.option_values import LATEST
 from leveret.analytics.options import Options
 from leveret.analytics.selection import RowLimits
-from leveret.analytics.tables.partitions import EventsPartition, event_partitions, locate_snapshot
+from leveret.analytics.tables.partitions import (
+    AuditPartition,
+    EventsPartition,
+    SnapshotLocation,
+    event_partitions,
+    locate_snapshot,
+)
+from leveret.storage.audit_log import DIRECTORY, audit_files, file_name
+from leveret.storage.disk.files import DiskFiles
 from leveret.storage.event_format import EVENT_BYTES
 from leveret.storage.event_log import EventPosition
-from leveret.storage.snapshots.snapshot import EventFileView, Request, Snapshot, SnapshotMemory, take_snapshot
+from leveret.storage.json_records import HEAD, unpack_records
+from leveret.storage.snapshots.snapshot import (
+    EventFileView,
+    Request,
+    Snapshot,
+    SnapshotMemory,
+    read_directory_format,
+    take_snapshot,
+)
 
 
 class EventStream:
-    """Reads events after an offset, which is a position in the event log.
-
-    Raises:
-        AnalyticsError: The data directory is not local.
-    """
+    """Reads events after an offset, which is a position in the event log."""
 
     def __init__(self, options: Options) -> None:
-        if "://" in options.path:
-            raise AnalyticsError("streams need a data directory on a local or mounted file system")
         self._options = options
         #: Offset at which the last batch ends; None for an endless stream.
         self._target: dict[str, Any] | None = None
@@ -32,13 +43,13 @@ class EventStream:
 
     def stop_at_latest(self) -> None:
         """Limit the stream to the events that exist now."""
-        self._target = _to_json(self._take().cut.position)
+        self._target = self._take().cut.position._asdict()
 
     def first(self) -> dict[str, Any]:
         """Return the start offset of a new query."""
         if self._options.starting != LATEST:
             return {"file": 0, "offset": 0}
-        return _to_json(self._take().cut.position)
+        return self._take().cut.position._asdict()
 
     def advance(self, start: dict[str, Any], limit: int) -> dict[str, Any]:
         """Return the end offset of the next batch.
@@ -48,9 +59,9 @@ class EventStream:
             limit: Maximum number of events; 0 for no limit.
         """
         end = self._take()
-        target = self._target or _to_json(end.cut.position)
+        target = self._target or end.cut.position._asdict()
         if not limit:
-            return max(start, target, key=_position)
+            return max(start, target, key=_place_of)
         left = limit * EVENT_BYTES
         at = start
         for view in end.events:
@@ -62,7 +73,7 @@ class EventStream:
             at = {"file": view.file, "offset": first + step}
             if not left:
                 break
-        return max(start, min(at, target, key=_position), key=_position)
+        return max(start, min(at, target, key=_place_of), key=_place_of)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[EventsPartition]:
         """Yield the partitions between two offsets.
@@ -119,9 +130,68 @@ class EventStream:
         return found if self._options.queue is not None else found | {0}
 
 
-def _to_json(position: EventPosition) -> dict[str, Any]:
-    return {"file": position.file, "offset": position.offset}
+def _place_of(offset: dict[str, Any]) -> EventPosition:
+    return EventPosition(**offset)
 
 
-def _position(offset: dict[str, Any]) -> tuple[int, int]:
-    return offset["file"], offset["offset"]
+class AuditStream:
+    """Reads lines after a position: the time in the name of a file, and an offset in it.
+
+    A file that has a successor does not grow any more, and a broker that starts begins another file. So what is before
+    a position is never written again, also if the machine's end has taken lines that were read.
+
+    Args:
+        data_dir: Path of the data directory.
+        vhost: Virtual hosts whose lines are wanted, as the option `vhost` names them; None for all lines.
+        fail_on_data_loss: Whether it is an error that lines were removed before they could be read.
+    Raises:
+        DataDirectoryError: The path is not a data directory, or a newer version wrote it.
+    """
+
+    def __init__(self, data_dir: str, vhost: str | None, fail_on_data_loss: bool) -> None:
+        self._files = DiskFiles()
+        self._directory = f"{data_dir}/{DIRECTORY}"
+        self._vhost = vhost
+        self._fail_on_data_loss = fail_on_data_loss
+        self._place = SnapshotLocation(data_dir, "", 0, read_directory_format(self._files, data_dir).store_id)
+
+    def advance(self, start: dict[str, Any], limit: int) -> dict[str, Any]:
+        """Return the position after some lines that follow another one.
+
+        Args:
+            limit: Maximum number of lines.
+        Raises:
+            AnalyticsError: Lines in between have been removed, and that is an error.
+        """
+        known = audit_files(self._files, self._directory)
+        if known and known[0] > start["file"] > 0:
+            gone = (
+                f"lines of the audit log since {start['file']} (microseconds since 1970) may be gone: it was read last "
+                "longer ago than audit.retention and audit.max_bytes keep them"
+            )
+            report_data_loss(gone, self._fail_on_data_loss)
+        salt, left, at = crc32(self._place.store_id), limit, start
+        for file in known:
+            if file < start["file"]:
+                continue
+            offset = start["offset"] if file == start["file"] else 0
+            octets = self._files.read_all(self._path(file)) or b""
+            for found in unpack_records(octets[offset:], salt):
+                offset += HEAD.size + len(found)
+                left -= 1
+                if not left:
+                    return {"file": file, "offset": offset}
+            at = {"file": file, "offset": offset}
+        return at
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[AuditPartition]:
+        """Yield what is between two positions."""
+        for file in audit_files(self._files, self._directory) if start != end else ():
+            if start["file"] <= file <= end["file"]:
+                first = start["offset"] if file == start["file"] else 0
+                last = end["offset"] if file == end["file"] else None
+                limits, vhosts = RowLimits(), (self._vhost, None)
+                yield AuditPartition(self._place, file, self._path(file), limits, vhosts, first, last)
+
+    def _path(self, file: int) -> str:
+        return f"{self._directory}/{file_name(file)}"

@@ -25,7 +25,7 @@ from leveret.analytics.option_values import EARLIEST, LATEST, OffsetPlace, Place
 from leveret.analytics.options import Options
 from leveret.analytics.rows.record_rows import select_rows
 from leveret.analytics.selection import RowLimits
-from leveret.analytics.streaming.changed_queues import ChangedQueues, DirectoryState, directory_state
+from leveret.analytics.streaming.changed_queues import ChangedQueues, directory_state
 from leveret.analytics.streaming.kept_data import NamedReader, load_parts, save_parts, set_lease_timeout
 from leveret.analytics.streaming.missed_messages import (
     Missed,
@@ -127,8 +127,6 @@ class MessageStream:
     """
 
     def __init__(self, options: Options, locks_reader: bool = True) -> None:
-        if "://" in options.path:
-            raise AnalyticsError("streams need a data directory on a local or mounted file system")
         self._options = options
         self._path = options.path.rstrip("/")
         self._store_id = read_directory_format(DiskFiles(), self._path).store_id
@@ -139,7 +137,7 @@ class MessageStream:
         self._missed = MissedMessages(options, self._path, self._store_id)
         self._reader = NamedReader(options, self._path, locks_reader)
         #: An offset after which nothing had come when the directory was in this state.
-        self._idle: tuple[dict[str, Any], DirectoryState | None] | None = None
+        self._idle: tuple[dict[str, Any], object] | None = None
         self._memory = SnapshotMemory()
         #: Of the offset `_known`.
         self._changed = ChangedQueues(self._path)

@@ -116,7 +116,7 @@ class MissedMessages:
         found: dict[StoreKey, SeqRanges] = {}
         if "events" not in start:
             return found
-        since = EventPosition(start["events"]["file"], start["events"]["offset"])
+        since = EventPosition(**start["events"])
         if self._idle is not None and self._idle[0] == numbers.to_json():
             since = max(since, self._idle[1])
         unread = unread_in(start)
@@ -204,7 +204,7 @@ def latest_events(path: str, store_id: bytes) -> dict[str, int]:
     files = DiskFiles()
     checkpoints = [each for each in read_checkpoints(files, f"{path}/ckpt", []) if each.store_id == store_id]
     cut = latest_cut(files, f"{path}/events", store_id, checkpoints)
-    return _to_json(cut.position if cut is not None else EventPosition(0, 0))
+    return (cut.position if cut is not None else EventPosition(0, 0))._asdict()
 
 
 def position_after(snapshot: Snapshot, unread: Iterable[tuple[Chain, Measured]]) -> dict[str, Any]:
@@ -215,7 +215,7 @@ def position_after(snapshot: Snapshot, unread: Iterable[tuple[Chain, Measured]])
         for chain, rest in unread
         if rest.messages and chain.stream is Stream.DURABLE and not chain.queue.is_stream
     }
-    return {"events": _to_json(snapshot.cut.position)} | unread_to_json(left)
+    return {"events": snapshot.cut.position._asdict()} | unread_to_json(left)
 
 
 def add_missed(before: Mapping[str, Mapping[str, int]], missed: Sequence[Missed]) -> dict[str, dict[str, int]]:
@@ -225,10 +225,6 @@ def add_missed(before: Mapping[str, Mapping[str, int]], missed: Sequence[Missed]
         queues = counts.setdefault(each.vhost, {})
         queues[each.queue] = queues.get(each.queue, 0) + each.messages
     return counts
-
-
-def _to_json(position: EventPosition) -> dict[str, int]:
-    return {"file": position.file, "offset": position.offset}
 
 
 def _unread(start: Mapping[str, Any], numbers: NextNumbers, snapshot: Snapshot) -> Iterator[Missed]:

@@ -4,6 +4,9 @@ The archiver writes them with the messages, in the same manifest, so each messag
 has the type of `value` of each table. A rule whose type gets further fields, or wider ones, adds these to its table.
 One whose type does not fit any more is left out until it fits, and the archive goes on. A body that cannot be read is
 kept with its reason. If the registry was away, it is read again when its file is put together with others.
+
+The table of the rule `orders` is `bodies_orders`. It has the columns of `messages`, `value` and `value_error`; `body`
+is null where `value` has all of it. Its columns have no numbers: other programs know them by their names.
 """
 
 from __future__ import annotations
@@ -16,11 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leveret.analytics.archive.file_reading import conformed
-from leveret.analytics.archive.typed_files import UnfitTypeError, merged_type, typed_schema
-from leveret.analytics.bodies.body_format import BodyFormat, format_of_bodies
+from leveret.analytics.arrow_schema import schema_of
+from leveret.analytics.bodies.body_format import format_of_bodies
 from leveret.analytics.bodies.payloads import BodyReader, Payloads, archived_payloads, columns_of
 from leveret.analytics.bodies.value_types import parse_type, type_ddl
-from leveret.analytics.columns import OF_RULE, VALUE, VALUE_ERROR
+from leveret.analytics.columns import ARCHIVED_TABLES, OF_RULE, VALUE, VALUE_ERROR
 from leveret.analytics.errors import AnalyticsError
 from leveret.analytics.option_values import BodyOptions
 from leveret.analytics.tables.body_rules import rules_of
@@ -29,6 +32,12 @@ from leveret.storage.readers.reader_file import matches
 
 #: What reasons of bodies have that may be readable later.
 _OF_REGISTRY: Final = "registry"
+#: Integers and fractions, each after those that fit into it.
+_WIDER: Final = ((pa.int8(), pa.int16(), pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
+
+
+class UnfitTypeError(Exception):
+    """A table cannot take values of a type; the text says which field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +76,7 @@ class TypedTables:
     @property
     def schemas(self) -> dict[str, pa.Schema]:
         """The schemas of all tables, also of rules that are gone, by name."""
-        return {table: typed_schema(parse_type(ddl)) for table, ddl in self.types.items()}
+        return {table: _schema_of(parse_type(ddl)) for table, ddl in self.types.items()}
 
     def refresh(self) -> list[BodyRule]:
         """Read the rules again, which apply from now on, and return them."""
@@ -89,7 +98,7 @@ class TypedTables:
     def _opened(self, table: str, rule: BodyRule) -> _Open:
         known = self.types.get(table)
         try:
-            found = format_of_rule(rule)
+            found = format_of_bodies(BodyOptions(rule.form, rule.schema, rule.message, rule=rule))
         except AnalyticsError as error:
             if known is None or not rule.registry:
                 raise
@@ -152,13 +161,41 @@ class _Unreadable:
         return pa.nulls(len(payloads.octets), self.kind)
 
 
-def format_of_rule(rule: BodyRule) -> BodyFormat:
-    """Return the format of the bodies of a rule.
+def _schema_of(kind: pa.DataType) -> pa.Schema:
+    """Return the schema of a table whose values are of a type."""
+    types = ARCHIVED_TABLES["messages"]
+    return schema_of({**types, VALUE: "string", VALUE_ERROR: "string"}, [*types, VALUE, VALUE_ERROR], kind)
 
+
+def merged_type(known: pa.DataType, found: pa.DataType, where: str = VALUE) -> pa.DataType:
+    """Return the type that has the values of two.
+
+    Args:
+        known: The type of a table: its fields stay, in their order.
+        found: The type of what comes: further fields are added.
+        where: The field, for error texts.
     Raises:
-        AnalyticsError: Its schema is wrong, the registry cannot be asked, or a library is missing.
+        UnfitTypeError: There is no such type.
     """
-    return format_of_bodies(BodyOptions(rule.form, rule.schema, rule.message, rule=rule))
+    if known == found:
+        return known
+    if pa.types.is_struct(known) and pa.types.is_struct(found):
+        others = {field.name: field.type for field in found}
+        fields = {
+            field.name: merged_type(field.type, others.get(field.name, field.type), f"{where}.{field.name}")
+            for field in known
+        }
+        return pa.struct(list((fields | {name: kind for name, kind in others.items() if name not in fields}).items()))
+    if pa.types.is_list(known) and pa.types.is_list(found):
+        return pa.list_(merged_type(known.value_type, found.value_type, f"{where}[]"))
+    if pa.types.is_map(known) and pa.types.is_map(found) and known.key_type == found.key_type:
+        return pa.map_(known.key_type, merged_type(known.item_type, found.item_type, f"{where}[]"))
+    for kinds in _WIDER:
+        if known in kinds and found in kinds:
+            return kinds[max(kinds.index(known), kinds.index(found))]
+    if pa.types.is_decimal128(known) and pa.types.is_decimal128(found) and known.scale == found.scale:
+        return known if known.precision > found.precision else found
+    raise UnfitTypeError(f"{where} was {type_ddl(known)}, and is {type_ddl(found)}")
 
 
 def _merged(table: str, known: pa.DataType, found: pa.DataType) -> pa.DataType:
@@ -182,5 +219,5 @@ def _typed(batch: pa.RecordBatch, table: _Open) -> pa.RecordBatch:
     body = pc.if_else(is_whole, pa.scalar(None, pa.binary()), batch.column("body"))
     arrays = {name: batch.column(name) for name in batch.schema.names}
     arrays |= {"body": body, VALUE: value, VALUE_ERROR: reason}
-    schema = typed_schema(table.kind)
+    schema = _schema_of(table.kind)
     return pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)

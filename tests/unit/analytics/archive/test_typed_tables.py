@@ -13,13 +13,13 @@ import pytest
 import leveret
 from leveret.analytics.archive.archive_files import ArchiveFiles
 from leveret.analytics.archive.file_reading import conformed
-from leveret.analytics.archive.typed_files import UnfitTypeError, merged_type
 from leveret.analytics.archiver import Archiver
 from leveret.analytics.bodies import schema_registry
 from leveret.analytics.bodies.value_types import parse_type, type_ddl
 from leveret.analytics.errors import OptionError
 from leveret.analytics.iceberg.listing import tables_in
 from leveret.analytics.iceberg.tables import IcebergTables
+from leveret.analytics.tables.typed_tables import UnfitTypeError, merged_type
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.readers.body_rules import read_rule, write_rules
 from tests.spark.directories import START, DirectoryBuilder
