@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
-from leveret.analytics.archive.layout import find_sources, parse_data_name
+from leveret.analytics.archive.layout import parse_data_name
 from leveret.analytics.archive.manifest import ArchivePart, DataFile
 from leveret.analytics.arrow_schema import schema_of
 from leveret.analytics.columns import BROKER, TIME_COLUMNS, types_of
 from leveret.analytics.errors import OptionError
-from leveret.analytics.options import ScanOptions, locations_in, parse_options, takes_options
+from leveret.analytics.options import ScanOptions, takes_options
 from leveret.analytics.selection import Selection
 from leveret.analytics.tables.partitions import (
     EventsPartition,
@@ -32,7 +32,7 @@ from leveret.analytics.tables.partitions import (
     event_times,
 )
 from leveret.analytics.tables.query_snapshots import hold
-from leveret.analytics.tables.table_query import TableQuery, make_query, python_options
+from leveret.analytics.tables.table_query import TableQuery, query_of
 from leveret.storage.snapshots.lease import SnapshotLease
 
 #: A column that is read where a query needs none, as to count the rows.
@@ -61,12 +61,10 @@ def dataset(
         OptionError, DataDirectoryError, SnapshotError, AnalyticsError, ArchiveError, DamagedRecordError: As
             leveret.scan() does.
     """
-    locations = locations_in(path)
     for name in ("columns", "limit"):
         if name in options:
             raise OptionError(f"a dataset has no {name}, because queries say it; leveret.scan() takes it")
-    parsed = parse_options(python_options(locations[0], table, options))
-    return dataset_of(make_query(parsed, find_sources(locations)))
+    return dataset_of(query_of(path, table, options))
 
 
 def dataset_of(query: TableQuery, selection: Selection | None = None, reads_ahead: bool = True) -> LeveretDataset:

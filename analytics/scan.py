@@ -8,10 +8,9 @@ from typing import Unpack
 
 import pyarrow as pa
 
-from leveret.analytics.archive.layout import find_sources
-from leveret.analytics.options import ScanOptions, locations_in, parse_options, refuse_unknown, takes_options
+from leveret.analytics.options import ScanOptions, refuse_unknown, takes_options
 from leveret.analytics.tables.query_snapshots import held_reader
-from leveret.analytics.tables.table_query import make_query, python_options
+from leveret.analytics.tables.table_query import query_of
 
 
 @takes_options(ScanOptions)
@@ -45,8 +44,6 @@ def scan(
             is found while reading: then the reader raises `pyarrow.ArrowInvalid`, which names file and byte.
     """
     refuse_unknown("scan", options, ScanOptions)
-    locations = locations_in(path)
-    parsed = parse_options(python_options(locations[0], table, options))
-    query = make_query(parsed, find_sources(locations), columns)
+    query = query_of(path, table, options, columns)
     plan = query.plan()
     return held_reader(query.schema, query.read(plan.parts), plan.leases)

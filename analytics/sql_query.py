@@ -29,14 +29,12 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from leveret.analytics.archive.layout import find_sources
 from leveret.analytics.columns import ARCHIVED_TABLES, OF_RULE
 from leveret.analytics.dataset import LeveretDataset, dataset_of
 from leveret.analytics.errors import AnalyticsError, DamagedRecordError
-from leveret.analytics.options import parse_options
 from leveret.analytics.selection import Selection
 from leveret.analytics.tables.body_rules import rules_of
-from leveret.analytics.tables.table_query import make_query, python_options
+from leveret.analytics.tables.table_query import query_of
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.readers.reader_file import matches
 from leveret.storage.snapshots.snapshot import SnapshotError
@@ -189,8 +187,7 @@ def _open(name: str, request: Request) -> tuple[str, LeveretDataset]:
     table = name.removeprefix(ARCHIVED)
     rule = table.removeprefix(OF_RULE) if table.startswith(OF_RULE) else None
     given = {} if rule is None else {"bodies": rule}
-    options = parse_options(python_options(locations[0], table if rule is None else "messages", given))
-    query = make_query(options, find_sources(locations))
+    query = query_of(locations, table if rule is None else "messages", given)
     options = query.options
     selection = Selection(limits=options.batch_limits)
     # Who may read the audit log may read all of it: its lines are not of queues.

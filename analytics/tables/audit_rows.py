@@ -11,6 +11,7 @@ from typing import Any, Final
 from leveret.analytics.data_files import LocalFiles, open_files
 from leveret.analytics.options import Options
 from leveret.analytics.selection import Selection
+from leveret.analytics.tables.event_batches import readable
 from leveret.analytics.tables.partitions import AuditPartition, SnapshotLocation, vhosts_of
 from leveret.storage.audit_log import DIRECTORY, LATE, audit_files, file_name
 from leveret.storage.json_records import read_object, unpack_records
@@ -68,18 +69,13 @@ def audit_rows(octets: bytes, salt: int, partition: AuditPartition) -> list[dict
 
 
 def _row(record: Mapping[str, Any]) -> dict[str, Any]:
-    texts = {name: _text(record.get(name)) for name in ("kind", "host", "vhost", "object")}
+    texts = {name: readable(record.get(name)) for name in ("kind", "host", "vhost", "object")}
     return {
         **texts,
         "at": record["at"],
         "event_at": record["at"],
-        "user_name": _text(record["user"]),
+        "user_name": readable(record["user"]),
         "consequence": record.get("broker", False),
         "messages": record.get("count"),
         "details": json.dumps(record.get("details", {})),
     }
-
-
-def _text(value: str | None) -> str | None:
-    """Return a text without bytes that are not UTF-8."""
-    return None if value is None else value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

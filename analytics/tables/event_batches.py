@@ -53,6 +53,10 @@ class EventRows(NamedTuple):
     shortest: npt.NDArray[np.int64]
     sums: npt.NDArray[np.int64]
 
+    def where(self, keep: npt.NDArray[np.bool_]) -> EventRows:
+        """Return some of them."""
+        return EventRows(self.events[keep], self.damage, self.shortest[keep], self.sums[keep])
+
 
 def select_events(
     octets: bytes, salt: int, wanted: frozenset[int] | None, limits: RowLimits, is_continued: bool = False
@@ -80,7 +84,7 @@ def select_events(
     keep &= events["time"] <= limits.last_time
     if wanted is not None:
         keep &= np.isin(events["qid"], np.array(sorted(wanted), np.uint32))
-    return EventRows(events[keep], damage, shortest[keep], sums[keep])
+    return EventRows(events, damage, shortest, sums).where(keep)
 
 
 def _waits(
@@ -149,14 +153,12 @@ def event_batch(
 def _detail_column(events: npt.NDArray[Any], details: Mapping[int, Mapping[str, str]], name: str) -> Any:
     known, at = np.unique(places_of_details(events), return_inverse=True)
     texts = [details.get(int(place), {}).get(name) for place in known]
-    return pa.array([None if text is None else _readable(text) for text in texts], pa.string()).take(
-        pa.array(at.ravel())
-    )
+    return pa.array([readable(text) for text in texts], pa.string()).take(pa.array(at.ravel()))
 
 
-def _readable(text: str) -> str:
+def readable(text: str | None) -> str | None:
     """Return a text without surrogates, which stand for bytes that are not UTF-8."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return None if text is None else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _first_of(column: Any, other: Any) -> Any:

@@ -68,14 +68,12 @@ class SegmentPart(NamedTuple):
         label: Name of its queue.
         delivered: Ranges of sequence numbers of redelivered messages.
         limits: Limits on sequence numbers and times.
-        dead_too: Whether settled messages are included.
     """
 
     view: SegmentView
     label: Label
     delivered: array[int]
     limits: RowLimits
-    dead_too: bool = False
 
 
 @dataclass
@@ -88,6 +86,11 @@ class MessagesPartition:
 
 #: The option `vhost`, and the allowed values of the column; None for all.
 VirtualHosts: TypeAlias = tuple[str | None, frozenset[str] | None]
+
+
+def _is_selected(vhost: str | None, vhosts: VirtualHosts) -> bool:
+    pattern, allowed = vhosts
+    return vhost is not None and matches(vhost, pattern) and (allowed is None or vhost in allowed)
 
 
 @dataclass
@@ -109,8 +112,7 @@ class EventsPartition:
 
     def wants_vhost(self, vhost: str | None) -> bool:
         """Return whether events of a virtual host are selected."""
-        option, allowed = self.vhosts
-        return vhost is not None and matches(vhost, option) and (allowed is None or vhost in allowed)
+        return _is_selected(vhost, self.vhosts)
 
 
 @dataclass
@@ -161,15 +163,12 @@ class AuditPartition:
 
     def wants(self, record: Mapping[str, Any]) -> bool:
         """Return whether a line is selected."""
-        option, allowed = self.vhosts
         vhost = record.get("vhost")
         if not self.limits.first_time <= record["at"] <= self.limits.last_time:
             return False
         if self.but is not None and vhost is not None and matches(vhost, self.but):
             return False
-        if option is None and allowed is None:
-            return True
-        return vhost is not None and matches(vhost, option) and (allowed is None or vhost in allowed)
+        return self.vhosts == (None, None) or _is_selected(vhost, self.vhosts)
 
 
 #: A part of a table of a data directory that one task reads.

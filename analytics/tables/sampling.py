@@ -20,7 +20,6 @@ from leveret.analytics.columns import PROPERTIES_OF_BODIES
 from leveret.analytics.option_values import EARLIEST, LATEST
 from leveret.analytics.options import Options
 from leveret.analytics.rows.property_slices import property_slices
-from leveret.analytics.rows.record_rows import RecordRows
 from leveret.analytics.selection import Selection
 from leveret.analytics.tables.partitions import LivePart, MessagesPartition, Part, SegmentPart
 from leveret.analytics.tables.table_plan import plan_query
@@ -66,14 +65,8 @@ def _read_segment(
 ) -> Iterator[tuple[int, Payloads]]:
     rows = PartitionReader(partition.place, options.table, (), options.fail_fast).rows(part)
     if len(rows.at):
-        _thin_out(rows, most)
-        yield len(rows.octets), payloads_of(rows, property_slices(rows, PROPERTIES_OF_BODIES))
-
-
-def _thin_out(rows: RecordRows, most: int) -> None:
-    """Leave at most so many rows, evenly chosen."""
-    if len(rows.at) > most:
         rows.at = rows.at[evenly(len(rows.at), most)]
+        yield len(rows.octets), payloads_of(rows, property_slices(rows, PROPERTIES_OF_BODIES))
 
 
 def _read_some(part: ArchivePart, path: str, groups: int, most: int) -> Iterator[tuple[int, Payloads]]:

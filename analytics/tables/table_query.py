@@ -12,13 +12,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from leveret.analytics.archive.layout import Sources
+from leveret.analytics.archive.layout import Sources, find_sources
 from leveret.analytics.arrow_schema import schema_of
 from leveret.analytics.bodies.body_format import BodyFormat, format_of_bodies
 from leveret.analytics.bodies.value_types import schema_text, type_ddl
 from leveret.analytics.columns import reads_values, types_of
 from leveret.analytics.errors import AnalyticsError, OptionError
-from leveret.analytics.options import Options, chosen_columns, named_options
+from leveret.analytics.options import Options, chosen_columns, locations_in, named_options, parse_options
 from leveret.analytics.selection import Selection
 from leveret.analytics.tables.body_rules import with_rule
 from leveret.analytics.tables.partitions import Part, Plan
@@ -105,6 +105,22 @@ def make_query(
     types = types_of(options.table, sources is not None, options.bodies is not None)
     chosen = chosen_columns(options.table, columns, types)
     return TableQuery(options, sources, chosen, format_of(options, session, sources) if reads_values(chosen) else None)
+
+
+def query_of(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    table: str,
+    given: Mapping[str, Any],
+    columns: Sequence[str] | None = None,
+) -> TableQuery:
+    """Return the query for arguments of a Python function; see make_query().
+
+    Args:
+        path: A data directory or an archive, or a list of one archive and of data directories.
+    """
+    locations = locations_in(path)
+    options = parse_options(python_options(locations[0], table, given))
+    return make_query(options, find_sources(locations), columns)
 
 
 def python_options(path: str | os.PathLike[str], table: str, given: Mapping[str, Any]) -> dict[str, str]:

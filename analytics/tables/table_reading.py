@@ -99,8 +99,7 @@ class PartitionReader:
         return self._selected(self._read(part.view), part)
 
     def _selected(self, octets: bytes, part: SegmentPart) -> RecordRows:
-        live = None if part.dead_too else part.view.live
-        rows = select_rows(octets, part.view, self._place.cut, part.limits, live)
+        rows = select_rows(octets, part.view, self._place.cut, part.limits, part.view.live)
         self._record_damage(rows.damage, self._original_path(part.view))
         return rows
 
@@ -118,7 +117,7 @@ class PartitionReader:
             return self._selected(octets, part)
         # As of a segment that has no end yet, each record is checked.
         view = replace(part.view, sealed=False)
-        rows = select_rows(octets, view, self._place.cut, part.limits, None if part.dead_too else view.live)
+        rows = select_rows(octets, view, self._place.cut, part.limits, view.live)
         return rows if len(rows.at) >= wanted and not rows.damage.records else None
 
     def _message_batches(self, part: SegmentPart) -> Iterator[Any]:
@@ -164,14 +163,6 @@ class PartitionReader:
         except FileNotFoundError:
             return {}
         return {int(place): read_details(octets, int(place) - first, salt) for place in places}
-
-    def older_events(self, partition: OlderEventsPartition) -> Iterator[Any]:
-        """Yield record batches of events that only an archive has.
-
-        Raises:
-            ArchiveError: A file of the archive cannot be read.
-        """
-        return read_older(partition.part, partition.shared, self._columns)
 
     def queues(self, partition: QueuesPartition) -> Iterator[Any]:
         """Yield a record batch of segments or queues."""
@@ -259,7 +250,7 @@ def _of_vhosts(rows: EventRows, partition: EventsPartition, details: Mapping[int
             for qid, place in zip(events["qid"].tolist(), places_of_details(events).tolist(), strict=True)
         ]
     )
-    return EventRows(events[keep], rows.damage, rows.shortest[keep], rows.sums[keep])
+    return rows.where(keep)
 
 
 def _of_messages(rows: EventRows, partition: EventsPartition) -> EventRows:
@@ -268,8 +259,7 @@ def _of_messages(rows: EventRows, partition: EventsPartition) -> EventRows:
     others = [qid for qid in qids if qid in partition.names and not partition.names[qid].has_messages]
     if not others:
         return rows
-    keep = ~np.isin(rows.events["qid"], others)
-    return EventRows(rows.events[keep], rows.damage, rows.shortest[keep], rows.sums[keep])
+    return rows.where(~np.isin(rows.events["qid"], others))
 
 
 def read_partition(
@@ -285,7 +275,7 @@ def read_partition(
     readers: dict[type, Callable[[Any], Iterator[Any]]] = {
         MessagesPartition: reader.messages,
         EventsPartition: reader.events,
-        OlderEventsPartition: reader.older_events,
+        OlderEventsPartition: lambda older: read_older(older.part, older.shared, columns),
         QueuesPartition: reader.queues,
         AuditPartition: reader.audit,
     }
