@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from py4j.protocol import Py4JError
@@ -19,10 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from leveret.analytics.arguments import CONDITION_MET, check_arguments, exit_on_sigterm, make_parser, single_values
 from leveret.analytics.errors import AnalyticsError, DamagedRecordError, OptionError
 from leveret.analytics.java.spark_start import JavaStderr, find_java, is_local, open_cache, start_spark
-from leveret.analytics.jobs import sql
+from leveret.analytics.jobs import capacity, export, flow, report, sql, waiting
 from leveret.analytics.jobs.job_options import JobOptions, Results
-from leveret.analytics.jobs.registry import CHECKS, JOBS
-from leveret.analytics.jobs.report import page
 from leveret.analytics.option_values import names_text
 from leveret.analytics.results.result_output import (
     FORMATS,
@@ -37,6 +35,26 @@ from leveret.analytics.spark.session import register
 from leveret.storage.directory.directory_format import DataDirectoryError
 from leveret.storage.snapshots.snapshot import SnapshotError
 
+#: The jobs by name.
+JOBS: Final[dict[str, Callable[[SparkSession, JobOptions], Results]]] = {
+    "backlog": waiting.run_backlog,
+    "overflow": flow.run_overflow,
+    "latency": flow.run_latency,
+    "throughput": flow.run_throughput,
+    "duplicates": waiting.run_duplicates,
+    "deadletters": waiting.run_deadletters,
+    "capacity": capacity.run,
+    "export": export.run,
+    "sql": sql.run,
+    "report": report.run,
+}
+#: What jobs check of their options before Spark is started.
+_CHECKS: Final[dict[str, Callable[[JobOptions], object]]] = {
+    "backlog": JobOptions.check_live,
+    "capacity": capacity.check,
+    "export": export.check,
+    "sql": sql.check,
+}
 _JAVA_MINIMUM: Final = 17
 #: Errors of the data source are raised inside Spark errors, followed by a Java stack trace.
 _OURS: Final = re.compile(
@@ -70,17 +88,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with exit_on_sigterm():
             options.check()
-            if given.job in CHECKS:
-                CHECKS[given.job](options)
+            if given.job in _CHECKS:
+                _CHECKS[given.job](options)
             options.check_directories()
             _check_java_for(given.job, options)
             return _run(given, options)
-    except AnalyticsError as error:
+    except (AnalyticsError, DataDirectoryError) as error:
         sys.stderr.write(f"leveret-analytics: {error}\n")
         return 2 if isinstance(error, ConditionError | OptionError) else 1
-    except DataDirectoryError as error:
-        sys.stderr.write(f"leveret-analytics: {error}\n")
-        return 1
     except KeyboardInterrupt:
         return 130
 
@@ -181,10 +196,21 @@ def _run_job(spark: SparkSession, arguments: argparse.Namespace, options: JobOpt
     failure = ""
     with SparkProgress(spark, arguments.job):
         if arguments.job == "report" and form == "html":
-            _write_report(spark, options, texts, paths)
+            text = report.page(spark, options)
+            if options.output is None:
+                texts.append(text)
+            else:
+                paths.append(os.path.join(options.output, "report.html"))
+                with open(paths[0], "w", encoding="utf-8") as file:
+                    file.write(text)
         else:
             results = JOBS[arguments.job](spark, options)
-            failing = None if arguments.fail_if is None else _failing_rows(results, arguments.fail_if)
+            failing: DataFrame | None = None
+            if arguments.fail_if is not None:
+                # The main result is computed once for both.
+                main_result = next(iter(results.values()))
+                failing = rows_that_fulfil(main_result, arguments.fail_if)
+                main_result.persist()
             if options.output is not None and arguments.job != "export":
                 paths = write_results(results, form, options.output)
             else:
@@ -199,14 +225,6 @@ def _run_job(spark: SparkSession, arguments: argparse.Namespace, options: JobOpt
         sys.stderr.write(f"{path}\n")
     _print("\n".join(texts))
     return failure
-
-
-def _failing_rows(results: Results, condition: str) -> DataFrame:
-    """Return the rows of the main result that fulfil a condition; the result is computed once for both."""
-    frame = next(iter(results.values()))
-    failing = rows_that_fulfil(frame, condition)
-    frame.persist()
-    return failing
 
 
 def _print(text: str) -> None:
@@ -229,17 +247,6 @@ def _make_output(directory: str) -> None:
             pass
     except OSError as error:
         raise AnalyticsError(f"cannot write to {directory}: {error.strerror}") from error
-
-
-def _write_report(spark: SparkSession, options: JobOptions, texts: list[str], paths: list[str]) -> None:
-    text = page(spark, options)
-    if options.output is None:
-        texts.append(text)
-        return
-    path = os.path.join(options.output, "report.html")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
-    paths.append(path)
 
 
 if __name__ == "__main__":

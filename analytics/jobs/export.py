@@ -128,12 +128,12 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
     register(spark)
     # Spark's default, INT96, has no statistics, and is read as a time without a zone.
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    source = spark.readStream.format("leveret").options(**options.named())
-    source = source.option("failOnDataLoss", options.values.get("fail_on_data_loss", "true"))
-    source = source.option("reader", options.values.get("reader", ""))
-    messages = source.option("maxRecordsPerTrigger", options.values.get("max_records", "100000")).load(
-        options.locations[0]
+    given = options.named(
+        failOnDataLoss=options.values.get("fail_on_data_loss", "true"),
+        reader=options.values.get("reader", ""),
+        maxRecordsPerTrigger=options.values.get("max_records", "100000"),
     )
+    messages = spark.readStream.format("leveret").options(**given).load(options.locations[0])
     # The date must not depend on the session's time zone, so that every run uses the same directories.
     date = f.date_from_unix_date(whole_spans(f.unix_micros("enqueued_at"), _DAY).cast("int"))
     names = {f"{name}_dir": _directory(f.col(name)) for name in ("vhost", "queue")}

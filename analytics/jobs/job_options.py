@@ -5,20 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Final, TypeAlias
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from leveret.analytics.archive.layout import Sources, find_sources
-from leveret.analytics.archive.manifest_log import broker_names
 from leveret.analytics.columns import ARCHIVED_TABLES, BROKER, TABLES, ddl_of
 from leveret.analytics.data_files import LocalFiles, absolute_location, open_files
 from leveret.analytics.errors import OptionError
 from leveret.analytics.option_values import parse_archive
 from leveret.analytics.options import applies
-from leveret.analytics.spark.session import register
+from leveret.analytics.spark.session import register, take_snapshots, with_brokers
 from leveret.analytics.times import parse_time, utc_time
 from leveret.storage.snapshots.snapshot import NoSuchQueueError, read_directory_format
 
@@ -135,17 +134,16 @@ class JobOptions:
         """
         if self.snapshots or self.until is not None:
             return self
-        session, taken = register(spark), {}
-        for location in self.live:
-            try:
-                taken[location] = session.snapshot(location, **self.named(asOf=self.as_of))
-            except NoSuchQueueError:
-                # The archive or another data directory may have the queue.
-                if self.sources is None:
-                    raise
+        session = register(spark)
+
+        def take(location: str) -> str:
+            return session.snapshot(location, **self.named(asOf=self.as_of))
+
+        if self.sources is None:
+            return replace(self, snapshots={self.locations[0]: take(self.locations[0])})
         # Archives have no snapshots.
-        until = None if self.sources is None else utc_time(self.moment).isoformat()
-        return replace(self, snapshots=taken, until=until)
+        until = utc_time(self.moment).isoformat()
+        return replace(self, snapshots=take_snapshots(take, self.sources), until=until)
 
     def table(self, spark: SparkSession, table: str, columns: Sequence[str] = (), **options: str) -> DataFrame:
         """Return a table as a data frame; `messages` and `events` of an archive are all that have come.
@@ -179,14 +177,8 @@ class JobOptions:
         given = self.with_snapshot(spark)
         if not given.snapshots:
             raise NoSuchQueueError(f"there is no queue '{self.queue}' in {' and '.join(self.live)}")
-        names = broker_names(self.sources.archive, self.live)
-        frames = [
-            given._live_table(spark, location, table, columns, options).select(
-                f.lit(names[location]).alias(BROKER), "*"
-            )
-            for location in given.snapshots
-        ]
-        return reduce(DataFrame.unionAll, frames)
+        frames = {each: given._live_table(spark, each, table, columns, options) for each in given.snapshots}
+        return with_brokers(frames, self.sources)
 
     def check_live(self) -> None:
         """Check that there is a data directory.

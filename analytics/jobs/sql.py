@@ -13,6 +13,7 @@ from leveret.analytics.errors import OptionError
 from leveret.analytics.jobs.job_options import JobOptions, Results
 from leveret.analytics.option_values import parse_body_options
 from leveret.analytics.options import applies, command_options
+from leveret.analytics.spark.session import register
 
 #: Options of the job that say how bodies are read.
 BODY_VALUES: Final = tuple(command_options("sql"))
@@ -45,19 +46,12 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
         OptionError: The query is missing.
     """
     query = check(options)
-    options = options.with_snapshot(spark)
     given = {name.replace("_", ""): options.values[name] for name in BODY_VALUES if name in options.values}
+    views = options.named(asOf=options.as_of, archive=options.archive, **given)
+    register(spark).create_views(options.locations, **views)
     for table in TABLES:
-        bodies = {name: value for name, value in given.items() if applies(name, table)}
         if options.queue is not None and not applies("queue", table):
             # The audit log is not of one queue.
-            spark.catalog.dropTempView(table)
-        elif options.sources is None or table in ARCHIVED_TABLES:
-            options.table(spark, table, **bodies).createOrReplaceTempView(table)
-        elif options.snapshots:
-            # Data directories may have bodies of different types.
-            options.live_table(spark, table).createOrReplaceTempView(table)
-        else:
             spark.catalog.dropTempView(table)
     return {"sql": spark.sql(query)}
 

@@ -1,4 +1,4 @@
-"""The readers of `spark.read`: plan a query, with the conditions that Spark passes on, and read its parts in tasks."""
+"""The readers of `spark.read`, with the conditions that Spark passes on, and of `spark.readStream`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceReader,
+    DataSourceStreamReader,
     EqualTo,
     Filter,
     GreaterThan,
@@ -21,15 +23,26 @@ from pyspark.sql.datasource import (
     LessThan,
     LessThanOrEqual,
 )
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from leveret.analytics.errors import AnalyticsError
-from leveret.analytics.selection import Selection
+from leveret.analytics.selection import RowLimits, Selection
+from leveret.analytics.streaming.event_stream import EventStream
+from leveret.analytics.streaming.message_stream import MessageStream
 from leveret.analytics.tables.table_query import TableQuery
 from leveret.analytics.times import microseconds
 
 #: Time columns of each table.
 _TIMES: Final = {"messages": ("enqueued_at",), "events": ("at", "event_at"), "audit": ("at", "event_at")}
 _NAMES: Final = ("vhost", "queue")
+#: How far the first and the last value are from that of a condition; None for no limit.
+_LIMITS: Final[dict[type[Filter], tuple[int | None, int | None]]] = {
+    EqualTo: (0, 0),
+    GreaterThan: (1, None),
+    GreaterThanOrEqual: (0, None),
+    LessThan: (None, -1),
+    LessThanOrEqual: (None, 0),
+}
 
 
 @dataclass(slots=True)
@@ -54,29 +67,16 @@ class Pruning(Selection):
         return False
 
     def _narrow(self, part: str, condition: Filter, convert: Any) -> bool:
-        value = convert(getattr(condition, "value", None))
-        if value is None:
+        value, limits = convert(getattr(condition, "value", None)), _LIMITS.get(type(condition))
+        if value is None or limits is None:
             return False
-        first = last = None
-        if isinstance(condition, EqualTo):
-            first = last = value
-        elif isinstance(condition, GreaterThan):
-            first = value + 1
-        elif isinstance(condition, GreaterThanOrEqual):
-            first = value
-        elif isinstance(condition, LessThan):
-            last = value - 1
-        elif isinstance(condition, LessThanOrEqual):
-            last = value
-        else:
-            return False
-        limits = self.limits._asdict()
-        changes: dict[str, int] = {}
+        first, last = limits
+        found = self.limits._asdict()
         if first is not None:
-            changes[f"first_{part}"] = max(first, limits[f"first_{part}"])
+            found[f"first_{part}"] = max(value + first, found[f"first_{part}"])
         if last is not None:
-            changes[f"last_{part}"] = min(last, limits[f"last_{part}"])
-        self.limits = self.limits._replace(**changes)
+            found[f"last_{part}"] = min(value + last, found[f"last_{part}"])
+        self.limits = RowLimits(**found)
         return True
 
 
@@ -180,3 +180,51 @@ def _claim(task: TaskParts) -> None:
         if not any(each.place.lease for each in task.parts):
             raise AnalyticsError(f"the data frame's first query cannot be noted ({error}); {remedy}") from error
         # The snapshot is gone, which reading reports.
+
+
+class LeveretStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads new rows of a table, each once, also after restarts from a checkpoint.
+
+    Raises:
+        OptionError: The table cannot be streamed, or an option does not apply to streams.
+    """
+
+    def __init__(self, query: TableQuery) -> None:
+        self._query = query
+        self._options = query.options.for_stream()
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Return the start offset of a new query."""
+        return self._stream.first()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return the limit of a batch."""
+        return ReadMaxRows(self._options.max_records) if self._options.max_records else ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Return the end offset of the next batch."""
+        return self._stream.advance(start, limit.max_rows if isinstance(limit, ReadMaxRows) else 0)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Limit the query to the rows that exist now."""
+        self._stream.stop_at_latest()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return the partitions of a batch."""
+        return [InputPartition(each) for each in self._stream.partitions(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield the record batches of a partition."""
+        return self._query.read_part(partition.value, self._query.columns)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Release the resources of a batch that is stored."""
+        self._stream.commit(end)
+
+    def stop(self) -> None:
+        """Release all resources at the end of the query."""
+        self._stream.stop()
+
+    @cached_property
+    def _stream(self) -> MessageStream | EventStream:
+        return MessageStream(self._options) if self._options.table == "messages" else EventStream(self._options)

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
@@ -104,29 +105,36 @@ def _make_archived(spark: SparkSession, take: TakeSnapshot, sources: Sources, op
     as_of = next((value for name, value in options.items() if name.lower() == "asof"), None)
     # Data directories may have bodies of different types.
     of_live = {name: value for name, value in options.items() if name.lower() not in BODY_OPTIONS}
-    moments: dict[str, str] = {}
-    for location in sources.live:
-        try:
-            moments[location] = take(location, _applicable(of_live, "messages"))
-        except NoSuchQueueError:
-            # The archive or another data directory may have the queue.
-            continue
+    moments = take_snapshots(lambda location: take(location, _applicable(of_live, "messages")), sources)
     # Archives have no snapshots.
     until = as_of or datetime.now(UTC).isoformat()
     given = {name: value for name, value in options.items() if name.lower() != "asof"}
-    names = broker_names(sources.archive, sources.live)
     for table in TABLES:
         if table in ARCHIVED_TABLES:
             reader = spark.read.format("leveret").options(**_applicable(given, table), table=table, until=until)
             reader.load([sources.archive, *sources.live]).createOrReplaceTempView(table)
         elif moments:
-            frames = [
-                _live(spark, table, location, moment, of_live).select(f.lit(names[location]).alias(BROKER), "*")
-                for location, moment in moments.items()
-            ]
-            reduce(DataFrame.unionAll, frames).createOrReplaceTempView(table)
+            frames = {each: _live(spark, table, each, moment, of_live) for each, moment in moments.items()}
+            with_brokers(frames, sources).createOrReplaceTempView(table)
         else:
             spark.catalog.dropTempView(table)
+
+
+def take_snapshots(take: Callable[[str], str], sources: Sources) -> dict[str, str]:
+    """Return the values of the option `snapshot` for the data directories that have the queue, by their locations."""
+    found = {}
+    for location in sources.live:
+        # The archive or another data directory may have the queue.
+        with suppress(NoSuchQueueError):
+            found[location] = take(location)
+    return found
+
+
+def with_brokers(frames: Mapping[str, DataFrame], sources: Sources) -> DataFrame:
+    """Return a table of several data directories, by their locations, as one with the names of their brokers."""
+    names = broker_names(sources.archive, sources.live)
+    named = [frame.select(f.lit(names[location]).alias(BROKER), "*") for location, frame in frames.items()]
+    return reduce(DataFrame.unionAll, named)
 
 
 def _live(spark: SparkSession, table: str, location: str, moment: str, options: Mapping[str, str]) -> DataFrame:

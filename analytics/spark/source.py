@@ -25,8 +25,7 @@ from leveret.analytics.options import Options, parse_options
 from leveret.analytics.sink.published_rows import row_layout
 from leveret.analytics.sink.sink_options import is_for_sink, parse_sink_options
 from leveret.analytics.sink.writer import LeveretStreamWriter, LeveretWriter, Sink
-from leveret.analytics.spark.readers import LeveretReader, PushdownReader
-from leveret.analytics.spark.stream_reader import LeveretStreamReader
+from leveret.analytics.spark.readers import LeveretReader, LeveretStreamReader, PushdownReader
 from leveret.analytics.tables.body_rules import with_rule
 from leveret.analytics.tables.table_query import TableQuery, format_of
 

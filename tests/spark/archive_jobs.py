@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from leveret.analytics.command import JOBS
 from leveret.analytics.jobs.job_options import JobOptions
-from leveret.analytics.jobs.registry import JOBS
 from leveret.analytics.jobs.report import page
 from leveret.analytics.results.result_output import rows_of
 from leveret.analytics.spark.session import register

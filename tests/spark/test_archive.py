@@ -16,8 +16,8 @@ from pyspark.sql import functions as f
 import leveret
 from leveret.analytics import read, register
 from leveret.analytics.archive.archive_files import ArchiveFiles
+from leveret.analytics.command import JOBS
 from leveret.analytics.jobs.job_options import JobOptions
-from leveret.analytics.jobs.registry import JOBS
 from leveret.analytics.jobs.report import page
 from leveret.storage.event_format import EventKind
 from tests.spark.directories import START, DirectoryBuilder

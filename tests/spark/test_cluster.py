@@ -16,8 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from leveret.analytics.archive.archive_files import ArchiveFiles
-from leveret.analytics.command import error_summary, main
-from leveret.analytics.jobs.registry import JOBS
+from leveret.analytics.command import JOBS, error_summary, main
 from leveret.broker.version import VERSION
 from leveret.storage.event_format import EventKind
 from tests.spark.archive_jobs import PAGE, results

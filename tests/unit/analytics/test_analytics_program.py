@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leveret.analytics.arguments import SUMMARIES
-from leveret.analytics.jobs.registry import JOBS
+from leveret.analytics.command import JOBS
 
 ROOT = Path(__file__).parents[4]
 
