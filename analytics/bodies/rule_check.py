@@ -19,7 +19,7 @@ from leveret.analytics.errors import OptionError
 from leveret.storage.readers.body_rules import BodyRule
 
 #: Seconds of processor time for all rules: some short schemas have types that are larger than any memory.
-_SECONDS: Final = 20
+_SECONDS: Final = 5
 
 
 def main() -> int:

@@ -31,7 +31,7 @@ from leveret.storage.readers.body_rules import (
 log = logging.getLogger("leveret.bodies")
 _MODULE: Final = "leveret.analytics.bodies.rule_check"
 #: Seconds that the check of schemas may take.
-_TIMEOUT: Final = 60.0
+_TIMEOUT: Final = 120.0
 
 
 def check_schemas(rules: Iterable[BodyRule]) -> None:
@@ -47,10 +47,13 @@ def check_schemas(rules: Iterable[BodyRule]) -> None:
         done = subprocess.run(
             [sys.executable, "-m", _MODULE], input=json.dumps(values).encode(), capture_output=True, timeout=_TIMEOUT
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise InvalidRule(f"rules for bodies cannot be checked: {error}") from None
+    except OSError as error:
+        raise InvalidRule(f"rules for bodies cannot be checked: {error.strerror or error}; try again") from None
+    except subprocess.TimeoutExpired:
+        raise InvalidRule(f"rules for bodies cannot be checked in {_TIMEOUT:g} s; try again") from None
     if done.returncode:
-        said = "a schema is too large" if done.returncode < 0 else last_line(done.stderr)
+        names = ", ".join(each["name"] for each in values)
+        said = f"the type of {names} is too large" if done.returncode < 0 else last_line(done.stderr)
         raise InvalidRule(f"rules for bodies cannot be checked: {said}")
     problems = [each for each in json.loads(done.stdout) if each]
     if problems:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,7 @@ def test_compose_reads_the_files(tmp_path: Path) -> None:
     subprocess.run(["go", "build", "-o", program, "./compose"], cwd=_MODULE, check=True, timeout=_SECONDS)
     # No variables but the one that has no default.
     environment = {"REPLICATION_SECRET": "a long random text", "PATH": os.environ["PATH"]}
+    services: dict[str, Any] = {}
     for name in _FILES:
         ran = subprocess.run(
             [program, ROOT / name], env=environment, capture_output=True, text=True, check=False, timeout=60

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from leveret.analytics.bodies.rule_check import problem_of
-from leveret.storage.readers.body_rules import read_rule
+from leveret.broker.operations.body_rules import check_schemas
+from leveret.storage.readers.body_rules import InvalidRule, read_rule
 from tests.support.schema_registry import order_files
 
 RECORD = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}
@@ -60,6 +61,17 @@ def test_what_cannot_work_is_refused(form: str, schema: Any, more: dict[str, str
     assert found.startswith("orders: ") or not found
     assert "\n" not in found
     assert len(found) < 500
+
+
+@pytest.mark.slow
+def test_a_type_that_is_larger_than_any_memory_is_refused_in_time() -> None:
+    schema: dict[str, Any] = {**RECORD, "name": "r30"}
+    for number in range(29, -1, -1):
+        fields = [{"name": "a", "type": schema}, {"name": "b", "type": f"r{number + 1}"}]
+        schema = {"type": "record", "name": f"r{number}", "fields": fields}
+    rule = read_rule("orders", {"queue": "q", "format": "avro", "schema": schema}, "/")
+    with pytest.raises(InvalidRule, match="rules for bodies cannot be checked: the type of orders is too large"):
+        check_schemas([rule])
 
 
 def test_it_needs_no_library_for_json_and_passes_what_it_cannot_check() -> None:
