@@ -49,15 +49,21 @@ class Leader:
     """A leader's side, and nodes that follow it by real connections."""
 
     def __init__(
-        self, root: Path, in_sync: tuple[str, ...], timeout: float = 0.2, min_copies: int = 1, sync_rate: int = 0
+        self,
+        root: Path,
+        in_sync: tuple[str, ...],
+        timeout: float = 0.2,
+        min_copies: int = 1,
+        sync_rate: int = 0,
+        backlog: int = 1 << 20,
     ) -> None:
         self.judge = Judge()
         self.enough: list[bool] = []
         self.operations = Operations(on_sync=lambda: self.shipping.ship())
         state = State(1, "a", in_sync, {}, "s", ((1, 0),))
-        backlog = Backlog(root / "backlog", 1 << 20)
+        frames = Backlog(root / "backlog", backlog)
         self.shipping = self.judge.shipping = Shipping(
-            "a", root, 1, self.operations, backlog, state, self.judge, Limits(timeout, min_copies, sync_rate),
+            "a", root, 1, self.operations, frames, state, self.judge, Limits(timeout, min_copies, sync_rate),
             self.enough.append,
         )  # fmt: skip
         self.called: list[int] = []
@@ -166,6 +172,19 @@ async def test_what_is_synced_waits_for_no_later_operation(lead: Lead) -> None:
     leader.shipping.when_copied(lambda: leader.called.append(2))
     await asyncio.sleep(0)
     assert leader.called == [1, 2]
+
+
+async def test_a_link_without_room_gets_later_what_it_has_no_room_for(lead: Lead) -> None:
+    leader = lead(("a",), timeout=300, backlog=1 << 30)
+    link = await leader.follow("b")
+    leader.do(1)
+    assert unpack_frame(await next_frame(link)).last == 1
+    for number in range(32):
+        leader.operations.add_sync(Operation(Kind.APPEND, "f", number << 20, bytes(1 << 20)))
+    sending = leader.shipping.standbys["b"].link
+    assert sending is not None
+    assert sending.writer.transport.get_write_buffer_size() < 4 << 20
+    assert [unpack_frame(await next_frame(link)).last for _ in range(32)] == [*range(2, 34)]
 
 
 async def test_who_does_not_acknowledge_leaves_the_register_first(lead: Lead) -> None:

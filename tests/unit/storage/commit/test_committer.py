@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from queue import Queue
+from queue import Empty, Queue
 
 import pytest
 
@@ -188,6 +188,8 @@ def test_what_comes_while_a_group_waits_for_copies_is_one_group(files: GatedFile
     committer.submit(group_of(files, lambda: done.append(1)))
     copied = machines.waiting.get(timeout=120)
     committer.submit(group_of(files, lambda: done.append(2)))
+    with pytest.raises(Empty):
+        machines.waiting.get(timeout=0.3)
     committer.submit(group_of(files, lambda: done.append(3)))
     copied()
     machines.waiting.get(timeout=120)()
