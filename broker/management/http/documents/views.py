@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Final
 
 from leveret.broker.management.fields import Field
@@ -26,10 +27,10 @@ def document_maker(fields: Iterable[Field]) -> Callable[[object], dict[str, Any]
     return _compiled([field.source for field in shown], f"document = {{{values}}}", *without, "return document")
 
 
-def values_of(sources: Iterable[str]) -> Callable[[object], tuple[Any, ...]]:
+@cache
+def values_of(*sources: str) -> Callable[[object], tuple[Any, ...]]:
     """Return a function that computes the values of sources (see Field) from a view."""
-    wanted = list(sources)
-    return _compiled(wanted, f"return ({''.join(f'{source}, ' for source in wanted)})")
+    return _compiled(sources, f"return ({''.join(f'{source}, ' for source in sources)})")
 
 
 def _compiled(sources: Iterable[str], *lines: str) -> Callable[[object], Any]:
@@ -57,7 +58,7 @@ def sort_keys(
     """
 
     def key(field: Field) -> Callable[[Any], Any]:
-        read = values_of([field.sort or field.source])
+        read = values_of(field.sort or field.source)
 
         def value_or_missing(item: Any) -> Any:
             if field.of and type_of(item) not in field.of:

@@ -67,7 +67,7 @@ _IDENTITY: Final = Metric("identity_info", "unknown", "RabbitMQ node & cluster i
 def node_families(context: RequestContext, prefix: str) -> Iterator[tuple[str, MetricFamily]]:
     """Yield the metrics of the node with the name of their family."""
     measured = [(metric, metric.source or field.source) for field, metric in metrics_of(NODE)]
-    values = values_of(source for _, source in measured)(NodeView(context.broker, context.node, context.settings))
+    values = values_of(*(source for _, source in measured))(NodeView(context.broker, context.node, context.settings))
     for (metric, _), value in zip(measured, values, strict=True):
         yield metric.family, single(metric, prefix, value)
     found = context.accounts.attempts.by_protocol

@@ -108,7 +108,7 @@ class Family:
             infix: What follows the prefix of all names.
         """
         made = [metric_family(metric, self.labels, metric.prefix + infix) for metric, _ in self.metrics]
-        read = values_of(source for _, source in self.metrics)
+        read = values_of(*(source for _, source in self.metrics))
         for item in items:
             if self.exists(item):
                 labels = tuple(map(_label, self.identify(item)))
@@ -141,7 +141,7 @@ class Family:
     async def _sums(self, broker: Broker, sources: Sequence[str]) -> Sequence[float]:
         sums: Sequence[float] = (0.0,) * len(sources)
         if sources:
-            read = values_of(sources)
+            read = values_of(*sources)
             async for item in in_slices(self.objects(broker, None)):
                 if self.exists(item):
                     sums = list(map(plus, sums, (value or 0.0 for value in read(self.view(item)))))
