@@ -101,16 +101,6 @@ class Journal(Protocol):
         """Remove a definition if it exists."""
 
 
-class NoJournal:
-    """A journal that discards everything: for brokers without storage, and while definitions are loaded."""
-
-    def put(self, kind: str, key: Key, value: Mapping[str, object]) -> None:
-        """Write nothing."""
-
-    def delete(self, kind: str, key: Key) -> None:
-        """Remove nothing."""
-
-
 #: Subtracts an existing row from the summary.
 _SUBTRACT_ROW: Final = """
 update summary set rows = rows - 1, sum = sum - found.crc

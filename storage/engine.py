@@ -15,8 +15,7 @@ from leveret.storage.clock import AscendingClock, Clock
 from leveret.storage.commit import CommitGroup, Committer, Copies, RedoLog, SyncMode, remove_redo
 from leveret.storage.compaction.compactor import Compactor
 from leveret.storage.directory.data_directory import DataDirectory, QueueRecord
-from leveret.storage.disk.files import Descriptors, DiskFiles, Files, is_shortage, sync_files
-from leveret.storage.disk.space import DiskSpace
+from leveret.storage.disk.files import Descriptors, DiskFiles, DiskSpace, Files, is_shortage, sync_files
 from leveret.storage.disk.trash import Trash
 from leveret.storage.event_format import Event, EventDetails, EventKind
 from leveret.storage.event_log import EventLog, EventPosition, read_events

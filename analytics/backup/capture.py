@@ -37,7 +37,7 @@ from leveret.storage.event_log import file_name
 from leveret.storage.format import FOOTER_BYTES, FOOTER_MAGIC, Stream
 from leveret.storage.readers.reader_file import hold_for_backup
 from leveret.storage.segments.segment import Segment, segment_of_name
-from leveret.storage.snapshots.cut import last_tick
+from leveret.storage.snapshots.dead import last_tick
 from leveret.storage.snapshots.segments import read_manifest
 from leveret.storage.snapshots.snapshot import (
     Choice,

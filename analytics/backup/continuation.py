@@ -14,7 +14,7 @@ from leveret.storage.disk.files import DiskFiles
 from leveret.storage.event_log import event_files, file_name
 from leveret.storage.recovery.checkpoint import read_checkpoints
 from leveret.storage.segments.segment import segment_of_name
-from leveret.storage.snapshots.cut import latest_cut
+from leveret.storage.snapshots.dead import latest_cut
 from leveret.storage.snapshots.segments import read_manifest
 from leveret.storage.snapshots.snapshot import Snapshot
 

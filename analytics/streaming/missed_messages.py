@@ -39,7 +39,7 @@ from leveret.storage.event_log import EventPosition, event_files, file_name
 from leveret.storage.format import Stream
 from leveret.storage.recovery.checkpoint import read_checkpoints
 from leveret.storage.seq_ranges import SeqRanges, runs_of
-from leveret.storage.snapshots.cut import latest_cut, read_from
+from leveret.storage.snapshots.dead import latest_cut, read_from
 from leveret.storage.snapshots.segments import SegmentView
 from leveret.storage.snapshots.snapshot import Snapshot
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from leveret.broker.core.clients import ClientConnection as ClientConnection
 from leveret.broker.core.clients import Connections
 from leveret.broker.core.counters.counters import BrokerStatistics
-from leveret.broker.core.definitions_gate import DefinitionsGate
+from leveret.broker.core.definitions_gate import ALWAYS_OPEN, DefinitionsGate
 from leveret.broker.core.events import BROKER, Events, named
 from leveret.broker.core.message_stores import MessageStores
 from leveret.broker.core.queues.traits import DEFAULT_RELEASE
@@ -36,7 +36,7 @@ from leveret.broker.core.vhosts.tracing import Tracer
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.patterns import report_to
 from leveret.storage.backings import QueueBacking
-from leveret.storage.definitions_database import Journal, Key, NoJournal
+from leveret.storage.definitions_database import Journal, Key
 
 _KIND: Final = "global_parameter"
 _PARAMETER: Final = "parameter"
@@ -56,7 +56,7 @@ class GlobalParameters:
     """
 
     def __init__(self, events: Events) -> None:
-        self.journal: Journal = NoJournal()
+        self.journal: Journal = ALWAYS_OPEN
         self._events = events
         self._values: dict[str, Any] = {}
 
@@ -107,7 +107,7 @@ class RuntimeParameters:
     """
 
     def __init__(self, events: Events) -> None:
-        self.journal: Journal = NoJournal()
+        self.journal: Journal = ALWAYS_OPEN
         self._events = events
         self.watchers: dict[str, Callable[[str, str], None]] = {}
         self._values: dict[tuple[str, str, str], Any] = {}
@@ -214,7 +214,7 @@ class Broker:
         self.timers = timers
         self._trust_publishers = trust_publishers
         self._quorum_release = quorum_release
-        self._journal: Journal = NoJournal()
+        self._journal: Journal = ALWAYS_OPEN
         self.vhosts: dict[str, VirtualHost] = {}
         self.alarms = alarms or Alarms()
         self.alarms.on_change = self._tell_alarm

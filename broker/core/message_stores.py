@@ -22,8 +22,7 @@ from leveret.storage.callbacks import call_each
 from leveret.storage.commit import SyncMode
 from leveret.storage.compiler_hints import mypyc_attr
 from leveret.storage.directory.directory_format import DataDirectoryError
-from leveret.storage.disk.files import DirectoryInUseError, DiskFiles, FileCounts, UnreadableFileError
-from leveret.storage.disk.space import DiskSpace
+from leveret.storage.disk.files import DirectoryInUseError, DiskFiles, DiskSpace, FileCounts, UnreadableFileError
 from leveret.storage.engine import EngineOptions, StorageEngine, StoredQueue
 
 log = logging.getLogger("leveret.storage")

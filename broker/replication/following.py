@@ -37,7 +37,7 @@ from leveret.broker.replication.shipping import ACKNOWLEDGEMENT
 from leveret.storage.clock import Clock
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.format import FORMAT_VERSION
-from leveret.storage.snapshots.cut import latest_cut
+from leveret.storage.snapshots.dead import latest_cut
 from leveret.storage.snapshots.lease import remove_dead_snapshots
 
 log = logging.getLogger("leveret.replication")

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from leveret.storage.disk.files import DiskFiles
-from leveret.storage.disk.space import BALLAST
+from leveret.storage.disk.files import BALLAST, DiskFiles
 
 #: What belongs to one machine: lock, reserve, snapshots, files of readers, and what replication needs here.
 OWN_NAMES: Final = frozenset({"LOCK", BALLAST, "snap", "readers", "replication"})

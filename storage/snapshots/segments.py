@@ -18,8 +18,7 @@ from leveret.storage.segments.manifest import NAME as MANIFEST
 from leveret.storage.segments.manifest import complete_groups
 from leveret.storage.segments.segment import Segment, segment_of_name
 from leveret.storage.seq_ranges import SeqRanges
-from leveret.storage.snapshots.cut import read_tail
-from leveret.storage.snapshots.dead import ENDLESS, StoreDead, bounds_of
+from leveret.storage.snapshots.dead import ENDLESS, StoreDead, bounds_of, read_tail
 
 #: Errors if the file system or its permissions do not allow hard links.
 _REFUSALS: Final = frozenset({errno.EPERM, errno.EACCES, errno.EROFS, errno.EXDEV, errno.EMLINK, errno.ENOTSUP})

@@ -31,8 +31,17 @@ from leveret.storage.event_format import EVENT_BYTES, details_name
 from leveret.storage.event_log import EventPosition, event_files, file_name
 from leveret.storage.format import FORMAT_VERSION
 from leveret.storage.recovery.checkpoint import Checkpoint, read_checkpoints
-from leveret.storage.snapshots.cut import Cut, last_tick, latest_cut, oldest_time
-from leveret.storage.snapshots.dead import DeadAtCut, base_of, bounds_of, dead_at, read_on
+from leveret.storage.snapshots.dead import (
+    Cut,
+    DeadAtCut,
+    base_of,
+    bounds_of,
+    dead_at,
+    last_tick,
+    latest_cut,
+    oldest_time,
+    read_on,
+)
 from leveret.storage.snapshots.lease import LINKS, TIMEOUT, SnapshotLease, remove_dead_snapshots, take_lease
 from leveret.storage.snapshots.segments import (
     Key,

@@ -21,8 +21,7 @@ from leveret.broker.app import StartError
 from leveret.broker.core.queues.queue import Queue
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.testing.environment import FillableUnsyncedFiles
-from leveret.storage.disk.files import DiskFiles
-from leveret.storage.disk.space import BALLAST
+from leveret.storage.disk.files import BALLAST, DiskFiles
 from leveret.storage.event_log import event_files
 from leveret.storage.recovery.checkpoint import read_checkpoints
 from leveret.storage.stores.stream_store import FIRST_NUMBER

@@ -24,7 +24,7 @@ from leveret.analytics.errors import AnalyticsError
 from leveret.storage.directory.directory_format import DataDirectoryError, read_format
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.snapshots import segments
-from leveret.storage.snapshots.cut import last_tick
+from leveret.storage.snapshots.dead import last_tick
 from tests.conformance.topology import counts, drain, got
 from tests.integration.program import run as run_program
 from tests.integration.waiting import wait_until

@@ -10,7 +10,7 @@ import base64
 from collections.abc import Iterator
 from typing import Any
 
-from leveret.broker.core.definitions_gate import DefinitionsGate
+from leveret.broker.core.definitions_gate import ALWAYS_OPEN, DefinitionsGate
 from leveret.broker.core.events import Events, named
 from leveret.broker.core.exchanges.base import Binding, Exchange
 from leveret.broker.core.exchanges.types import DeduplicatingExchange, DelayedExchange
@@ -29,7 +29,7 @@ from leveret.policies.policy import Policy
 from leveret.protocol.faults import not_found
 from leveret.protocol.field_table import MAX_STORED_DEPTH, FieldTable, decode_table, encode_table
 from leveret.storage.clock import Clock
-from leveret.storage.definitions_database import Journal, Key, NoJournal
+from leveret.storage.definitions_database import Journal, Key
 
 
 def table_to_text(table: FieldTable) -> str:
@@ -50,8 +50,8 @@ class DurableRecorder:
     """Writes durable definitions of one virtual host to a journal, and tells what has become of any definition.
 
     Args:
-        journal: Where definitions are written; None to write nothing.
-        gate: Delays replies that depend on unwritten definitions; None without a data directory.
+        journal: Where definitions are written; by default nowhere.
+        gate: Delays replies that depend on unwritten definitions; by default none.
         events: Who is told of changes; None for nobody.
 
     Attributes:
@@ -64,19 +64,18 @@ class DurableRecorder:
     def __init__(
         self,
         vhost_name: str,
-        journal: Journal | None = None,
-        gate: DefinitionsGate | None = None,
+        journal: Journal = ALWAYS_OPEN,
+        gate: DefinitionsGate = ALWAYS_OPEN,
         events: Events | None = None,
     ) -> None:
         self._vhost_name = vhost_name
-        self.journal = NoJournal() if journal is None else journal
+        self.journal = journal
         self._gate = gate
         self.events = Events(Clock()) if events is None else events
 
     def rely_on(self, kind: str, name: str) -> None:
         """Note that a reply depends on a queue or exchange; see DefinitionsGate."""
-        if self._gate is not None:
-            self._gate.rely_on(kind, (self._vhost_name, name))
+        self._gate.rely_on(kind, (self._vhost_name, name))
 
     def refuse_if_failing(self, kind: str, name: str) -> None:
         """Refuse a new durable queue or exchange while definitions cannot be written.
@@ -84,8 +83,7 @@ class DurableRecorder:
         Raises:
             ConnectionFault: RESOURCE_ERROR (506).
         """
-        if self._gate is not None:
-            self._gate.refuse_if_failing(f"{kind} '{name}' in vhost '{self._vhost_name}'")
+        self._gate.refuse_if_failing(f"{kind} '{name}' in vhost '{self._vhost_name}'")
 
     def exchange_declared(self, exchange: Exchange) -> None:
         """Tell of a new exchange, and record it if it is durable."""

@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from leveret.broker.core.counters.counters import ExchangeCounters, QueueCounters, VirtualHostStatistics
 from leveret.broker.core.counters.history import STEP, LossCounters
 from leveret.broker.core.deduplication.filter import DuplicateFilter
+from leveret.broker.core.definitions_gate import ALWAYS_OPEN
 from leveret.broker.core.delays.waiting_messages import WaitingMessages
 from leveret.broker.core.exchanges.base import Exchange
 from leveret.broker.core.exchanges.types import DISK, DeduplicatingExchange, DelayedExchange
@@ -41,7 +42,6 @@ from leveret.policies.policy import Policy, find_policy, merge_operator
 from leveret.protocol.faults import ConnectionFault, not_found, precondition_failed
 from leveret.protocol.field_table import FieldTable, find
 from leveret.storage.backings import StoreRequest
-from leveret.storage.definitions_database import NoJournal
 from leveret.storage.event_format import TOLD
 from leveret.storage.message import Message
 
@@ -568,7 +568,7 @@ class VirtualHost:
         self.topology.delete_all()
         self.unrestored.delete_all()
         # A pending request may still use it: its declarations must not appear in a later virtual host of the same name.
-        self.recorder.journal = NoJournal()
+        self.recorder.journal = ALWAYS_OPEN
 
     @property
     def delayed_count(self) -> int:

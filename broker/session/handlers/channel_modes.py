@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from leveret.broker.core.message_stores import WriteFailures
-from leveret.broker.session.channel import Channel
+from leveret.broker.session.channel import Channel, Transaction
 from leveret.broker.session.output import Confirms
-from leveret.broker.session.transaction import Transaction
 from leveret.broker.unfinished import Unfinished
 from leveret.protocol.faults import not_implemented, precondition_failed
 from leveret.protocol.methods import INDEX

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leveret.storage.disk.space import BALLAST, DiskSpace
+from leveret.storage.disk.files import BALLAST, DiskSpace
 from leveret.storage.engine import EngineOptions, StorageEngine
 from leveret.storage.message import Envelope, Message
 from leveret.storage.snapshots.lease import take_lease

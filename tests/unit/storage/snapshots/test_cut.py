@@ -7,7 +7,7 @@ from pathlib import Path
 
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.event_log import event_files, file_name
-from leveret.storage.snapshots.cut import last_tick
+from leveret.storage.snapshots.dead import last_tick
 from leveret.storage.snapshots.snapshot import read_directory_format
 from tests.spark.directories import DirectoryBuilder
 
