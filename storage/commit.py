@@ -467,8 +467,8 @@ class Committer:
         interval: Minimum seconds between the syncs of two groups.
         redo: The redo log, if used.
         copies: Machines that must have a group, too, before its callbacks are called; None without.
-        copies_pause: Longest pause in seconds after a group, for the copies to have it. What comes meanwhile would
-            have to wait for them, too, and so it is one group.
+        copies_pause: Without an interval, the longest pause in seconds after a group, for the copies to have it. What
+            comes meanwhile would have to wait for them, too, and so it is one group.
 
     Attributes:
         deliver: Schedules a function in the thread that owns the stores.
@@ -554,7 +554,8 @@ class Committer:
                         self._complete(group)
                     else:
                         self._copies.when_copied(partial(self._complete_copied, group))
-                        until = max(until, monotonic() + self._copies_pause)
+                        if not self._interval:
+                            until = monotonic() + self._copies_pause
                 for synced in waiting:
                     synced.set()
                 pause = until - monotonic()
@@ -569,7 +570,8 @@ class Committer:
 
     def _complete_copied(self, group: CommitGroup) -> None:
         self._complete(group)
-        self._hurry.set()
+        if not self._interval:
+            self._hurry.set()
 
     def _merge(self, task: CommitGroup | threading.Event) -> tuple[CommitGroup, list[threading.Event]]:
         """Return one group of a task and all that are waiting, and the events to set after it."""

@@ -202,3 +202,15 @@ def test_what_comes_while_a_group_waits_for_copies_is_one_group(files: GatedFile
     committer.submit(group_of(files, lambda: done.append(5)))
     assert committer.barrier()()
     assert committer.close()
+
+
+def test_copies_do_not_cut_the_interval_between_syncs_short(files: GatedFiles, owner: Owner) -> None:
+    machines = Machines()
+    committer = Committer(files, owner.calls.put, lambda error: None, interval=120, copies=machines)
+    files.gate.set()
+    committer.submit(group_of(files, lambda: None))
+    machines.waiting.get(timeout=120)()
+    committer.submit(group_of(files, lambda: None))
+    with pytest.raises(Empty):
+        machines.waiting.get(timeout=0.3)
+    assert committer.close()
