@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import islice
 from struct import Struct
 from typing import BinaryIO, Final
 
@@ -21,6 +20,10 @@ from leveret.storage.format import Stream, scan, unpack_envelope
 from leveret.storage.snapshots.snapshot import QueueView
 from leveret.storage.snapshots.writing import live_records
 
+_QUEUE_DECLARE: Final = 0x0032000A
+_QUEUE_DECLARE_OK: Final = 0x0032000B
+_PASSIVE: Final = 1
+_DURABLE: Final = 2
 _NOT_FOUND: Final = " 404 NOT_FOUND"
 #: Lengths of content header and body.
 _LENGTHS: Final = Struct(">II")
@@ -41,10 +44,6 @@ class Republished:
     time: int
     queues: list[tuple[str, str, str, int]] = field(default_factory=list)
     refused: int = 0
-
-    def note_failure(self, number: int, failure: Failure) -> None:
-        """Note that the broker has not taken a message."""
-        self.refused += 1
 
 
 def republish(
@@ -82,18 +81,7 @@ def republish(
         target = name.replace("{}", queue.name)
         if not 0 < len(target.encode()) <= SHORTSTR_MAX:
             raise BackupRefusedError(f"the name of a queue has 1 to {SHORTSTR_MAX} bytes, unlike '{target}'")
-        messages, count = _messages(moment, queue, snapshot.cut.time, target), 0
-        if is_dry:
-            count = sum(1 for _ in messages)
-        else:
-            connection = _connected(server, target)
-            try:
-                publisher = Publisher(connection, encode_shortstr(""), done.note_failure)
-                for count, message in enumerate(messages, 1):
-                    publisher.publish(count, message)
-                publisher.finish()
-            finally:
-                connection.close()
+        count = _Messages(moment, queue, snapshot.cut.time, done).publish(None if is_dry else server, target)
         done.queues.append((queue.vhost, queue.name, target, count))
     return done
 
@@ -116,26 +104,58 @@ def write_messages(repository: Repository, at: int | None, vhost: str, name: str
     found = [each for each in snapshot.queues if (each.kind, each.vhost, each.name) == ("queue", vhost, name)]
     if not found:
         raise BackupRefusedError(f"the backup has no queue '{name}' in vhost '{vhost}' of {shown_time(moment.time)}")
-    total = sum(1 for _ in _messages(moment, found[0], snapshot.cut.time, name))
-    stream.write(b'{"total": %d}\n' % total)
+    messages = _Messages(moment, found[0], snapshot.cut.time, Republished(snapshot.cut.time))
+
+    def write(number: int, message: Encoded) -> None:
+        if number >= skip:
+            stream.write(_LENGTHS.pack(len(message.header), len(message.body)) + message.header + message.body)
+
+    stream.write(b'{"total": %d}\n' % messages.publish(None, name))
     stream.flush()
-    for message in islice(_messages(moment, found[0], snapshot.cut.time, name), skip, None):
-        stream.write(_LENGTHS.pack(len(message.header), len(message.body)) + message.header + message.body)
+    messages.each(write, name)
     stream.flush()
 
 
-def _messages(moment: Moment, queue: QueueView, cut: int, target: str) -> Iterator[Encoded]:
-    """Yield the messages of a queue, with the name of another one as their routing key."""
-    key = encode_shortstr(target)
-    for store in sorted(queue.stores, key=lambda each: -each.priority):
-        for view in store.segments:
-            octets = moment.files.read_all(view.path) if view.stream == Stream.DURABLE else None
-            if octets is None:
-                continue
-            for at, header in live_records(view, scan(octets, view.salt, view.first_seq), cut):
-                envelope = unpack_envelope(octets, at, header)
-                start = at + 48 + header.route_len + header.props_len
-                yield Encoded(key, _without_user(envelope.header), octets[start : start + header.body_len])
+class _Messages:
+    """The messages of one queue."""
+
+    def __init__(self, moment: Moment, queue: QueueView, cut: int, done: Republished) -> None:
+        self._moment = moment
+        self._queue = queue
+        self._cut = cut
+        self._done = done
+
+    def publish(self, server: Server | None, target: str) -> int:
+        """Publish them to a queue, which is declared; return their number. None for a server counts only."""
+        if server is None:
+            return self.each(lambda number, message: None, target)
+        connection = _connected(server, target)
+        try:
+            publisher = Publisher(connection, encode_shortstr(""), self._on_failure)
+            count = self.each(publisher.publish, target)
+            publisher.finish()
+            return count
+        finally:
+            connection.close()
+
+    def each(self, publish: Callable[[int, Encoded], None], target: str) -> int:
+        """Call a function with the number of each message, from 0, and the message; return how many there are."""
+        key, number = encode_shortstr(target), 0
+        for store in sorted(self._queue.stores, key=lambda each: -each.priority):
+            for view in store.segments:
+                octets = self._moment.files.read_all(view.path) if view.stream == Stream.DURABLE else None
+                if octets is None:
+                    continue
+                for at, header in live_records(view, scan(octets, view.salt, view.first_seq), self._cut):
+                    envelope = unpack_envelope(octets, at, header)
+                    start = at + 48 + header.route_len + header.props_len
+                    body = octets[start : start + header.body_len]
+                    publish(number, Encoded(key, _without_user(envelope.header), body))
+                    number += 1
+        return number
+
+    def _on_failure(self, number: int, failure: Failure) -> None:
+        self._done.refused += 1
 
 
 def _connected(server: Server, queue: str) -> Connection:
@@ -145,17 +165,18 @@ def _connected(server: Server, queue: str) -> Connection:
         SinkError: The broker refuses that.
     """
     try:
-        return _declared(server, queue, is_passive=True)
+        return _declared(server, queue, _PASSIVE)
     except SinkError as error:
         if _NOT_FOUND not in str(error):
             raise
-    return _declared(server, queue, is_passive=False)
+    return _declared(server, queue, _DURABLE)
 
 
-def _declared(server: Server, queue: str, is_passive: bool) -> Connection:
+def _declared(server: Server, queue: str, flag: int) -> Connection:
     connection = Connection(server, _TIMEOUT)
     try:
-        connection.call(1, "queue.declare", 0, queue, is_passive, not is_passive, False, False, False, ())
+        arguments = bytes(2) + encode_shortstr(queue) + bytes((flag,)) + bytes(4)
+        connection.call(1, _QUEUE_DECLARE, arguments, _QUEUE_DECLARE_OK)
     except SinkError:
         connection.close()
         raise

@@ -7,7 +7,7 @@ import ssl
 import struct
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from leveret.analytics.errors import AnalyticsError
 from leveret.analytics.sink.sink_options import Server
@@ -21,18 +21,35 @@ from leveret.protocol.constants import (
     FRAME_OVERHEAD,
     PROTOCOL_HEADER,
 )
-from leveret.protocol.field_table import FieldTable, FieldValue, longstr
-from leveret.protocol.methods import INDEX, METHODS, decode_arguments, encode_method
+from leveret.protocol.field_table import FieldTable, FieldValue, encode_table, longstr
+from leveret.protocol.short_strings import encode_shortstr
 
-_CLOSES: Final = (INDEX["connection.close"], INDEX["channel.close"])
-_BLOCKED: Final = INDEX["connection.blocked"]
-_UNBLOCKED: Final = INDEX["connection.unblocked"]
-_RETURN: Final = INDEX["basic.return"]
-_ACK: Final = INDEX["basic.ack"]
-_NACK: Final = INDEX["basic.nack"]
+# class-id << 16 | method-id
+START: Final = 0x000A000A
+START_OK: Final = 0x000A000B
+TUNE: Final = 0x000A001E
+TUNE_OK: Final = 0x000A001F
+OPEN: Final = 0x000A0028
+OPEN_OK: Final = 0x000A0029
+CLOSE: Final = 0x000A0032
+CLOSE_OK: Final = 0x000A0033
+BLOCKED: Final = 0x000A003C
+UNBLOCKED: Final = 0x000A003D
+CHANNEL_OPEN: Final = 0x0014000A
+CHANNEL_OPEN_OK: Final = 0x0014000B
+CHANNEL_CLOSE: Final = 0x00140028
+EXCHANGE_DECLARE: Final = 0x0028000A
+EXCHANGE_DECLARE_OK: Final = 0x0028000B
+CONFIRM_SELECT: Final = 0x0055000A
+CONFIRM_SELECT_OK: Final = 0x0055000B
+PUBLISH: Final = 0x003C0028
+RETURN: Final = 0x003C0032
+ACK: Final = 0x003C0050
+NACK: Final = 0x003C0078
 _HEAD: Final = struct.Struct(">BHI")
 _U16: Final = struct.Struct(">H")
 _U32: Final = struct.Struct(">I")
+_TUNE: Final = struct.Struct(">HIH")
 _END: Final = bytes((FRAME_END,))
 _FRAME_MAX: Final = 131_072
 _READ: Final = 65_536
@@ -89,17 +106,14 @@ class Connection:
             self._socket.close()
             raise
 
-    def call(self, channel: int, method: str, *values: Any) -> None:
-        """Send a method, and wait for its answer.
+    def call(self, channel: int, method: int, arguments: bytes, answer: int) -> bytes:
+        """Send a method, and return the arguments of its answer.
 
-        Args:
-            method: Its name as in METHODS.
-            values: One value per argument; see encode_method().
         Raises:
-            SinkError: The connection was lost, or the broker refuses something or says nothing for too long.
+            SinkError: The broker closes the channel or connection, or does not answer.
         """
-        self.send(encode_method(channel, INDEX[method], *values))
-        self._expect(f"{method}-ok")
+        self.send(method_frame(channel, method, arguments))
+        return self._expect(answer)
 
     def send(self, octets: bytes | bytearray) -> None:
         """Send bytes.
@@ -151,7 +165,8 @@ class Connection:
         """Close the connection; errors do not matter any more."""
         try:
             self._socket.settimeout(5)
-            self.call(0, "connection.close", 200, "bye", 0, 0)
+            arguments = _U16.pack(200) + encode_shortstr("bye") + bytes(4)
+            self.call(0, CLOSE, arguments, CLOSE_OK)
         except (SinkError, OSError):
             pass
         finally:
@@ -179,34 +194,34 @@ class Connection:
     def _open(self) -> None:
         server = self._server
         self.send(PROTOCOL_HEADER)
-        self._expect("connection.start")
+        self._expect(START)
+        table = encode_table(_PROPERTIES)
         response = b"\0".join((b"", server.user.encode(), server.password.encode()))
-        self.send(encode_method(0, INDEX["connection.start-ok"], _PROPERTIES, "PLAIN", response, "en_US"))
-        tune = METHODS[INDEX["connection.tune"]]
-        channel_max, frame_max, _ = decode_arguments(tune, self._expect(tune.name))
+        arguments = _U32.pack(len(table)) + table + encode_shortstr("PLAIN")
+        arguments += _U32.pack(len(response)) + response + encode_shortstr("en_US")
+        channel_max, frame_max, _ = _TUNE.unpack(self.call(0, START_OK, arguments, TUNE))
         self.frame_max = min(frame_max or _FRAME_MAX, _FRAME_MAX)
         # Without heartbeats: rows may be a long time coming.
-        self.send(encode_method(0, INDEX["connection.tune-ok"], channel_max, self.frame_max, 0))
-        self.call(0, "connection.open", server.vhost, "", False)
-        self.call(1, "channel.open", "")
+        self.send(method_frame(0, TUNE_OK, _TUNE.pack(channel_max, self.frame_max, 0)))
+        self.call(0, OPEN, encode_shortstr(server.vhost) + bytes(2), OPEN_OK)
+        self.call(1, CHANNEL_OPEN, bytes(1), CHANNEL_OPEN_OK)
 
-    def _expect(self, method: str) -> bytes:
-        """Return the arguments of the next method of a name."""
+    def _expect(self, method: int) -> bytes:
         while True:
             for frame in self.frames():
-                if frame.method == INDEX[method]:
+                if frame.method == method:
                     return frame.payload[4:]
 
     def _is_handled(self, frame: Frame) -> bool:
         """Handle a frame that may come at any time; return whether it was one."""
         method = frame.method
-        if method in _CLOSES:
+        if method in (CLOSE, CHANNEL_CLOSE):
             code, size = _U16.unpack_from(frame.payload, 4)[0], frame.payload[6]
             text = frame.payload[7 : 7 + size].decode("utf-8", "replace")
             raise SinkError(f"{self._server!r} refuses: {code} {text}")
-        if method == _BLOCKED:
+        if method == BLOCKED:
             self._blocked = frame.payload[5:].decode("utf-8", "replace")
-        elif method == _UNBLOCKED:
+        elif method == UNBLOCKED:
             self._blocked = ""
         else:
             return False
@@ -215,6 +230,11 @@ class Connection:
     def _late(self, what: str) -> SinkError:
         why = f", because it blocks publishers: {self._blocked}" if self._blocked else ""
         return SinkError(f"{self._server!r} has {what} for {self._timeout:g} s{why}")
+
+
+def method_frame(channel: int, method: int, arguments: bytes) -> bytes:
+    """Return a method frame."""
+    return _HEAD.pack(FRAME_METHOD, channel, len(arguments) + 4) + _U32.pack(method) + arguments + _END
 
 
 def content_frames(header: bytes, body: bytes, frame_max: int) -> bytes:
@@ -234,15 +254,14 @@ def require_exchange(connection: Connection, name: str) -> None:
         SinkError: It does not, or the user may not see it.
     """
     if name:
-        connection.call(1, "exchange.declare", 0, name, "", True, False, False, False, False, ())
+        passive = bytes(2) + encode_shortstr(name) + encode_shortstr("") + bytes((1,)) + bytes(4)
+        connection.call(1, EXCHANGE_DECLARE, passive, EXCHANGE_DECLARE_OK)
 
 
 #: Messages, and bytes of them, that are not confirmed yet at most; what is collected before it is sent.
 _WINDOW: Final = 2048
 _WINDOW_BYTES: Final = 8 << 20
 _SEND_BYTES: Final = 1 << 17
-#: Number of the method, and its ticket.
-_PUBLISH_HEAD: Final = struct.pack(">IH", INDEX["basic.publish"], 0)
 _MANDATORY: Final = b"\x01"
 _TAG: Final = struct.Struct(">QB")
 _SIZE: Final = struct.Struct(">Q")
@@ -287,7 +306,7 @@ class Publisher:
         #: The number behind that of the last message that has come back.
         self._after_returned = 1
         self._returning: _Returning | None = None
-        connection.call(1, "confirm.select", False)
+        connection.call(1, CONFIRM_SELECT, bytes(1), CONFIRM_SELECT_OK)
 
     def publish(self, number: int, message: Encoded) -> None:
         """Publish a message, as soon as there is room for it.
@@ -298,8 +317,8 @@ class Publisher:
         while len(self._unconfirmed) >= _WINDOW or self._unconfirmed_bytes >= _WINDOW_BYTES:
             self._flush()
             self._read()
-        route = _PUBLISH_HEAD + self._exchange + message.routing_key + _MANDATORY
-        self._out += _HEAD.pack(FRAME_METHOD, 1, len(route)) + route + _END
+        route = bytes(2) + self._exchange + message.routing_key + _MANDATORY
+        self._out += method_frame(1, PUBLISH, route)
         self._out += content_frames(message.header, message.body, self._connection.frame_max)
         self._unconfirmed[self._next_tag] = number, message
         self._unconfirmed_bytes += len(message.body) + len(message.header)
@@ -325,10 +344,10 @@ class Publisher:
     def _read(self) -> None:
         for frame in self._connection.frames():
             method = frame.method
-            if method in (_ACK, _NACK):
+            if method in (ACK, NACK):
                 tag, bits = _TAG.unpack_from(frame.payload, 4)
-                self._settle(tag, bool(bits & 1), method == _NACK)
-            elif method == _RETURN:
+                self._settle(tag, bool(bits & 1), method == NACK)
+            elif method == RETURN:
                 self._returning = _Returning(frame.payload)
             elif self._returning is not None and self._returning.add(frame):
                 self._note_returned(self._returning)
