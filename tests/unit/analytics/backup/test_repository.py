@@ -42,7 +42,8 @@ def test_a_manifest_is_what_was_packed_or_damaged(
     octets = pack_manifest(manifest)
     assert unpack_manifest(octets, "m") == manifest
     assert parse_name(name.path.rpartition("/")[2]) == name
-    at = data.draw(st.integers(0, len(octets) - 1))
+    # But in the second byte: what zlib notes there of its level may be another one, and the content is the same.
+    at = data.draw(st.sampled_from([0, *range(2, len(octets))]))
     damaged = octets[:at] + bytes([octets[at] ^ data.draw(st.integers(1, 255))]) + octets[at + 1 :]
     with pytest.raises(BackupError, match=r"m is damaged|m was written by a newer version"):
         unpack_manifest(damaged, "m")
