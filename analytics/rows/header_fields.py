@@ -261,7 +261,7 @@ class FieldLevel:
         if len(names) <= _BITS:
             seen, again = np.zeros(self._count, np.int64), False
             for span, each in zip(self._spans, self._rounds, strict=True):
-                # Where there is no name, no bit.
+                # A field without a name has the number behind the last one, which is masked out.
                 bits = (1 << places[span]) & ((1 << len(names)) - 1)
                 before = seen[each.owner]
                 again = again or bool((before & bits).any())

@@ -46,7 +46,7 @@ _LOG: Final = logging.getLogger(__name__)
 #: Of so few messages at most the beginning of a file is read, instead of all of it; and how much, in bytes.
 _FIRST_ROWS: Final = 1000
 _FIRST_BYTES: Final = 256 << 10
-#: Of so many messages columns are made at once: what is needed for it stays in the processor's caches.
+#: Number of messages whose columns are made at once: so many that their bytes stay in the caches of the processor.
 _ROWS_AT_ONCE: Final = 16 << 10
 #: File in a snapshot's or session's directory that lists damage, one JSON object per line.
 DAMAGE_FILE: Final = "DAMAGE"
