@@ -63,8 +63,7 @@ def test_33_2_a_header_or_a_property(channel: Channel, unique: Unique, name: str
     declare_bad(channel, unique, arguments, "hash-header and hash-property are mutually exclusive")
 
 
-@consistent
-@pytest.mark.parametrize("kind", [HASH, MODULUS])
+@pytest.mark.parametrize("kind", [pytest.param(HASH, marks=consistent), pytest.param(MODULUS, marks=modulus)])
 def test_33_1_other_arguments_are_ignored_and_not_compared(channel: Channel, unique: Unique, kind: str) -> None:
     exchange = new_exchange(channel, unique, kind, arguments=[("hash-header", "S", "h"), ("other", "I", 1)])
     channel.exchange_declare(exchange, kind, arguments=[("hash-property", "S", "app_id")])
