@@ -77,7 +77,7 @@ def written(ran: CommandResult) -> str:
 
 
 def played(ctl: Leveretctl, names: Names, command: str, expected: str) -> str:
-    """Return what a command prints. One that looks at all virtual hosts is repeated for a while if that is not expected."""
+    """Return what a command prints; one that looks at all virtual hosts is tried again if that is not expected."""
     found = ""
 
     def is_as_expected() -> bool:
