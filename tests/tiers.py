@@ -27,8 +27,6 @@ SECOND: Final = (
     "tests/integration/test_backup.py::test_a_backup_that_is_killed_leaves_nothing_that_counts",
     "tests/integration/test_backup.py::test_any_moment_between_two_backups_is_restored[1]",
     "tests/integration/test_backup_cluster.py::test_takers_and_leaders_die_in_the_midst_of_backups",
-    "tests/integration/test_celery.py",
-    "tests/integration/test_concurrent_clients.py",
     "tests/integration/test_documentation",
     "tests/integration/test_embedded.py::test_fixtures_as_documented",
     "tests/integration/test_iceberg_catalog.py",

@@ -9,7 +9,6 @@ from decimal import Decimal
 from typing import Final
 
 import aio_pika
-import pamqp.commands
 import pytest
 import pytest_asyncio
 from aio_pika.abc import (
@@ -22,22 +21,11 @@ from aio_pika.abc import (
 )
 from aio_pika.exceptions import (
     AMQPError,
-    AuthenticationError,
-    ChannelClosed,
-    ChannelInvalidStateError,
-    ChannelNotFoundEntity,
-    ChannelPreconditionFailed,
     DeliveryError,
-    InvalidFrameError,
-    ProbableAuthenticationError,
 )
-from aiormq.exceptions import ChannelAccessRefused, ChannelLockedResource
-from pamqp.common import FieldTable
 
-from tests.integration.fixtures import Names
 from tests.integration.waiting import PATIENCE
 from tests.support.leveret_process import LeveretProcess
-from tests.support.wire import parse_url
 
 _HEADERS: Final[HeadersType] = {
     "bool": True,
@@ -82,21 +70,6 @@ async def _drain(queue: AbstractQueue) -> list[str]:
     return texts
 
 
-async def test_refused_connections(url: str) -> None:
-    address = parse_url(url)
-    with pytest.raises((AuthenticationError, ProbableAuthenticationError), match="ACCESS_REFUSED"):
-        await aio_pika.connect(host=address.host, port=address.port, login=address.user, password="wrong")
-    # aiormq does not look into the connection.close that it did not expect here.
-    with pytest.raises(InvalidFrameError, match=r"Connection\.Close"):
-        await aio_pika.connect(
-            host=address.host,
-            port=address.port,
-            login=address.user,
-            password=address.password,
-            virtualhost="nowhere",
-        )
-
-
 async def test_properties_and_a_large_body(channel: AbstractChannel, queue: AbstractQueue) -> None:
     sent = aio_pika.Message(
         bytes(range(256)) * 8192,
@@ -122,23 +95,6 @@ async def test_properties_and_a_large_body(channel: AbstractChannel, queue: Abst
     received: dict[str, object] = {**message.info()}
     assert {key: received[key] for key in given} == given
     assert isinstance(message.headers["bool"], bool)
-
-
-async def test_confirms(channel: AbstractChannel, name: Names) -> None:
-    """Of many publishes at once each learns of its own confirm."""
-    arguments: FieldTable = {"x-max-length": 300, "x-overflow": "reject-publish"}
-    queue = await channel.declare_queue(name("bounded"), arguments=arguments)
-    publishes = (
-        channel.default_exchange.publish(
-            aio_pika.Message(b"%d" % number, delivery_mode=aio_pika.DeliveryMode.PERSISTENT), queue.name
-        )
-        for number in range(500)
-    )
-    outcomes = await asyncio.gather(*publishes, return_exceptions=True)
-    assert [type(outcome) for outcome in outcomes] == [pamqp.commands.Basic.Ack] * 300 + [DeliveryError] * 200
-    assert isinstance(outcomes[-1], DeliveryError)
-    assert isinstance(outcomes[-1].frame, pamqp.commands.Basic.Nack)
-    assert await _drain(queue) == [str(number) for number in range(300)]
 
 
 async def test_returns_among_confirms(channel: AbstractChannel, queue: AbstractQueue) -> None:
@@ -177,33 +133,6 @@ async def test_iterator_with_prefetch(channel: AbstractChannel, queue: AbstractQ
     assert (again.body, again.redelivered) == (b"bad", True)
     await again.reject()
     assert await _drain(queue) == []
-
-
-async def test_cancel(channel: AbstractChannel, queue: AbstractQueue) -> None:
-    received: asyncio.Queue[AbstractIncomingMessage] = asyncio.Queue()
-    tag = await queue.consume(received.put, no_ack=True)
-    await queue.cancel(tag)
-    await _publish(channel, queue.name, "a")
-    assert await _drain(queue) == ["a"]
-    assert received.empty()
-
-
-async def test_exceptions(url: str, aio_connection: AbstractConnection, queue: AbstractQueue, name: Names) -> None:
-    """Each closes its channel; the others go on."""
-    with pytest.raises(ChannelNotFoundEntity):
-        await (await aio_connection.channel()).get_queue(name("missing"))
-    with pytest.raises(ChannelPreconditionFailed, match="invalid arg 'x-max-length' for queue"):
-        await (await aio_connection.channel()).declare_queue(name("q"), arguments={"x-max-length": -1})
-    with pytest.raises(ChannelAccessRefused, match="contains reserved prefix"):
-        await (await aio_connection.channel()).declare_queue("amq.aio-pika")
-    async with await aio_pika.connect(url) as other:
-        with pytest.raises(ChannelLockedResource):
-            await (await other.channel()).get_queue(queue.name)
-    exchange = await (await aio_connection.channel()).get_exchange(name("missing"), ensure=False)
-    with pytest.raises((ChannelNotFoundEntity, ChannelClosed, ChannelInvalidStateError)):
-        await exchange.publish(aio_pika.Message(b"m"), "")
-    await _publish(await aio_connection.channel(), queue.name, "m")
-    assert await _drain(queue) == ["m"]
 
 
 async def test_recovery(restartable_broker: LeveretProcess) -> None:

@@ -1,16 +1,21 @@
-"""Resource alarms: which connections are blocked and notified, and what still works."""
+"""Resource alarms: which connections are blocked and notified, what still works, and the watermark that raises one."""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterator
+import urllib.error
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pamqp import commands
 
 from tests.integration.threaded_broker import ThreadedBroker
 from tests.integration.waiting import wait_until
+from tests.support.leveret_process import LeveretProcess
+from tests.support.management import Management
 from tests.support.wire import HEARTBEAT, Channel, Connection, Method
 
 #: How long to listen for what must not come, in seconds.
@@ -288,3 +293,40 @@ def test_11_41_heartbeats_while_blocked(broker: ThreadedBroker) -> None:
         with silent.expect_drop():
             pass
         assert silent.heartbeats > 0
+
+
+# --- the watermark ------------------------------------------------------------------------------------------------
+
+
+def _health(process: LeveretProcess) -> tuple[int, Any]:
+    try:
+        return 200, Management(process.http_url).request("GET", "health", "checks", "alarms")
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
+
+
+def test_a_broker_above_its_watermark(leveret_process: Callable[..., LeveretProcess]) -> None:
+    process = leveret_process(settings={"vm_memory_high_watermark.absolute": 1})
+    status, answer = _health(process)
+    assert (status, answer["status"]) == (503, "failed")
+    connection = Connection(process.url)
+    channel = connection.channel()
+    channel.queue_declare("q")
+    channel.publish("", "q", b"m")
+    assert connection.wire.expect(0, commands.Connection.Blocked).reason == "low on memory"
+    assert process.stop() == 0
+    text = "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
+    connection.wire.expect_close(320, text)
+    connection.abort()
+    assert "memory alarm set (limit 1 bytes)" in process.log_text()
+
+
+def test_a_broker_below_its_watermark(leveret_process: Callable[..., LeveretProcess]) -> None:
+    process = leveret_process(settings={"vm_memory_high_watermark.absolute": "1GB"})
+    assert _health(process) == (200, {"status": "ok"})
+    with Connection(process.url) as connection:
+        channel = connection.channel()
+        channel.queue_declare("q")
+        channel.publish("", "q", b"m")
+        assert channel.get("q", no_ack=True) is not None
+        assert connection.blocked is None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 
 import pytest
 from amqpstorm.channel import Channel
 from amqpstorm.connection import Connection
-from amqpstorm.exception import AMQPChannelError, AMQPConnectionError, AMQPMessageError
+from amqpstorm.exception import AMQPMessageError
 from amqpstorm.message import Message
 
 from tests.integration.fixtures import Names
@@ -123,36 +122,3 @@ def test_cancelled_consumers_get_no_more(connection: Connection, channel: Channe
     assert channel.consumer_tags == [tag]
     connection.channel().queue.delete(queue)
     wait_until(lambda: channel.consumer_tags == [], "cancelled by the broker")
-
-
-def test_channel_errors(connection: Connection, name: Names) -> None:
-    failing = connection.channel()
-    with pytest.raises(AMQPChannelError, match="NOT_FOUND - no queue") as refused:
-        failing.queue.declare(name("missing"), passive=True)
-    assert refused.value.error_code == 404
-    failing.open()
-    assert failing.queue.declare(exclusive=True)["queue"]
-
-
-def test_wrong_password(url: str) -> None:
-    with pytest.raises(AMQPConnectionError, match="ACCESS_REFUSED") as refused:
-        _connect(url, password="wrong")
-    assert refused.value.error_code == 403
-
-
-def test_twenty_channels_in_threads(connection: Connection) -> None:
-    results: dict[int, list[str]] = {}
-
-    def use(number: int) -> None:
-        with connection.channel() as channel:
-            queue = channel.queue.declare(exclusive=True)["queue"]
-            for each in range(20):
-                channel.basic.publish(f"{number}-{each}", queue)
-            results[number] = _drain(channel, queue)
-
-    threads = [threading.Thread(target=use, args=(number,)) for number in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert results == {number: [f"{number}-{each}" for each in range(20)] for number in range(20)}

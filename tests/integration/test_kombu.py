@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -10,12 +9,7 @@ from typing import Any, Final
 
 import pytest
 from amqp.exceptions import (  # type: ignore[import-untyped]
-    AccessRefused,
-    ConsumerCancelled,
     MessageNacked,
-    NotFound,
-    PreconditionFailed,
-    ResourceLocked,
 )
 from kombu.connection import Connection
 from kombu.entity import Exchange, Queue
@@ -25,7 +19,6 @@ from kombu.pools import producers
 from tests.integration.fixtures import Names
 from tests.integration.waiting import PATIENCE, wait_until
 from tests.support.leveret_process import LeveretProcess
-from tests.support.wire import parse_url
 
 _HEADERS: Final = {
     "bool": True,
@@ -128,61 +121,6 @@ def test_consume_ack_reject_requeue(connection: Any, queue: Any) -> None:
         assert received[4].payload == 3
         received[4].ack()
     assert queue.get() is None
-
-
-def test_deleted_queue_cancels_its_consumer(url: str, connection: Any, queue: Any) -> None:
-    consumer = Consumer(connection, [queue], callbacks=[lambda *_: None])
-    with Connection(url.replace("amqp://", "pyamqp://", 1)) as other, consumer:
-        queue(other.default_channel).delete()
-        with pytest.raises(ConsumerCancelled):
-            connection.drain_events(timeout=PATIENCE)
-
-
-def test_simple_queue(connection: Any, name: Names) -> None:
-    with connection.SimpleQueue(name("simple"), queue_opts={"durable": False}) as simple:
-        for number in range(3):
-            simple.put({"number": number})
-        for number in range(3):
-            message = simple.get(timeout=PATIENCE)
-            assert message.payload == {"number": number}
-            message.ack()
-        with pytest.raises(simple.Empty):
-            simple.get_nowait()
-
-
-def test_exceptions(url: str, connection: Any, queue: Any, name: Names) -> None:
-    with connection.channel() as channel, pytest.raises(NotFound):
-        channel.queue_bind(name("missing"), queue.exchange.name, "a")
-    with connection.channel() as channel, pytest.raises(PreconditionFailed):
-        channel.queue_declare(queue.name, durable=True, auto_delete=False)
-    exclusive = Queue(name("exclusive"), exclusive=True)(connection.default_channel)
-    exclusive.declare()
-    with (
-        Connection(url.replace("amqp://", "pyamqp://", 1)) as other,
-        other.channel() as channel,
-        pytest.raises(ResourceLocked),
-    ):
-        channel.queue_declare(exclusive.name, passive=True)
-    address = parse_url(url)
-    refused = Connection(address.host, address.user, "wrong", address.vhost, port=address.port, transport="pyamqp")
-    with refused, pytest.raises(AccessRefused, match="Login was refused using authentication mechanism"):
-        refused.connect()
-
-
-def test_heartbeats(url: str) -> None:
-    """Both sides would have given up after three seconds without heartbeats."""
-    with Connection(url.replace("amqp://", "pyamqp://", 1), heartbeat=1) as connection:
-        connection.connect()
-        assert connection.get_heartbeat_interval() == 1
-        queue = Queue("", exclusive=True, durable=False)(connection.default_channel)
-        queue.declare()
-        end = time.monotonic() + 4.5
-        while time.monotonic() < end:
-            # Shorter than the pause between the broker's heartbeats, each of which prolongs the wait.
-            with pytest.raises(TimeoutError):
-                connection.drain_events(timeout=0.2)
-            connection.heartbeat_check(rate=2)
-        assert queue.get() is None
 
 
 def test_retried_publish_survives_a_restart(restartable_broker: LeveretProcess) -> None:

@@ -1,4 +1,4 @@
-"""pika's BlockingConnection; tests/integration/test_alarm_clients.py has blocked connections."""
+"""pika's BlockingConnection; `make matrix` tries its other adapters."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A program on one of pika's adapters with callbacks; prints what happened as JSON when its connection has closed.
 
-Arguments: the adapter (`tornado`, `gevent`), the URL, and what to do: `work`, or `idle` until the
+Arguments: the adapter (`select`, `asyncio`, `tornado`, `gevent`), the URL, and what to do: `work`, or `idle` until the
 broker closes the connection, consuming the queue that a fourth argument names.
 """
 
@@ -18,6 +18,8 @@ MESSAGES: Final = 105
 PREFETCH: Final = 7
 
 _ADAPTERS: Final = {
+    "select": "SelectConnection",
+    "asyncio": "AsyncioConnection",
     "tornado": "TornadoConnection",
     "gevent": "GeventConnection",
 }
@@ -41,7 +43,9 @@ class Session:
     def run(self) -> None:
         """Run until the connection has closed."""
         self._loop.call_later(_PATIENCE, self._stop)
-        self._loop.start()
+        # An event loop of asyncio has another name for it.
+        start = getattr(self._loop, "start", None) or self._loop.run_forever
+        start()
 
     def _stop(self) -> None:
         self._loop.stop()

@@ -1,4 +1,4 @@
-"""pika's adapters for Tornado, gevent and Twisted, each in a program of its own."""
+"""pika's adapters for select, asyncio, Tornado, gevent and Twisted, each in a program of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.matrix.programs.pika.callbacks import MESSAGES, PREFETCH
 from tests.matrix.programs.vhosts import Vhost
 
 _ROOT = Path(__file__).parents[4]
-_ADAPTERS = ["tornado", "gevent"]
+_ADAPTERS = ["select", "asyncio", "tornado", "gevent"]
 
 
 def _started(module: str, *arguments: str) -> subprocess.Popen[str]:
