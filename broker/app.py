@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leveret.broker.addresses import Address, address_of, bind, describe_error, format_address
 from leveret.broker.auth.accounts import Accounts
-from leveret.broker.auth.registry import make_backends, open_sign_on
+from leveret.broker.auth.backends.chain import make_backends, open_sign_on
 from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.declaration import option_values
 from leveret.broker.config.kinds import SyncRule
@@ -313,9 +313,8 @@ class App:
     # Imported on first use; see HttpListener.
 
     def _make_management(self) -> HttpServer:
-        from leveret.broker.management.http.access_log import AccessLog
         from leveret.broker.management.http.applications import management_app
-        from leveret.broker.management.http.server import HttpServer
+        from leveret.broker.management.http.server import AccessLog, HttpServer
 
         directory = self.settings.management.http_log_dir
         access_log = None if directory is None else AccessLog(directory)

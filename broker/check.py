@@ -28,9 +28,8 @@ from leveret.broker.config.listening import PlannedListener, planned_listeners
 from leveret.broker.config.load import LoadResult
 from leveret.broker.config.options import OPTIONS, Settings
 from leveret.broker.config.rendering import effective_configuration
-from leveret.broker.management.http.certificates import valid_until
 from leveret.broker.operations.broker_definitions import Refuse
-from leveret.broker.tls import find_problems
+from leveret.broker.tls import find_problems, valid_until
 from leveret.storage.directory.directory_format import DataDirectoryError, read_format
 from leveret.storage.disk.files import DiskFiles
 

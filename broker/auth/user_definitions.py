@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, Final
 
-from leveret.broker.auth.accounts import Accounts, UnknownUser
+from leveret.broker.auth.accounts import Accounts, UnknownUser, User, UserLimits
 from leveret.broker.auth.passwords import (
     MD5,
     REFUSED_PASSWORD,
@@ -18,7 +18,6 @@ from leveret.broker.auth.passwords import (
     RefusedPassword,
     choose_hash,
 )
-from leveret.broker.auth.users import User, UserLimits
 from leveret.broker.config.config_errors import DefinitionsError
 from leveret.policies.invalid_pattern import InvalidPattern
 from leveret.policies.permissions import Permissions, TopicPermissions

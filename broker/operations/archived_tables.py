@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final
 
-from leveret.broker.auth.accounts import Accounts
-from leveret.broker.auth.users import User
+from leveret.broker.auth.accounts import Accounts, User
 from leveret.broker.config.options import Archive
 from leveret.broker.side_programs import environment_with, last_line, start_module
 

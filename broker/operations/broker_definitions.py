@@ -11,7 +11,7 @@ from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from leveret.broker.auth.accounts import Accounts, UnknownUser
+from leveret.broker.auth.accounts import Accounts, UnknownUser, User
 from leveret.broker.auth.passwords import (
     GENERATE,
     PasswordRules,
@@ -24,7 +24,6 @@ from leveret.broker.auth.user_definitions import dump as dump_accounts
 from leveret.broker.auth.user_definitions import dump_all
 from leveret.broker.auth.user_definitions import load as load_accounts
 from leveret.broker.auth.user_definitions import restore as restore_accounts
-from leveret.broker.auth.users import User
 from leveret.broker.config.config_errors import DefinitionsError
 from leveret.broker.config.options import MIN_PASSWORD_LENGTH, PASSWORD_REGEXP, CredentialValidator, Settings
 from leveret.broker.core import definitions as export

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from leveret.broker.auth.accounts import Accounts
-from leveret.broker.auth.users import User
+from leveret.broker.auth.accounts import Accounts, User
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.protocol.faults import precondition_failed
 

@@ -11,9 +11,8 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final
 
-from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.accounts import Accounts, User
 from leveret.broker.auth.backends.interface import Resource, Unavailable
-from leveret.broker.auth.users import User
 from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.scheduling.slices import in_slices

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any
 
-from leveret.broker.auth.accounts import Accounts
-from leveret.broker.auth.users import User
+from leveret.broker.auth.accounts import Accounts, User
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.json_values import check_nesting
 from leveret.broker.core.queues.traits import DEFAULT_RELEASE

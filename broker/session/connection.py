@@ -9,9 +9,9 @@ from functools import partial
 from typing import Final, Literal, cast
 
 from leveret.broker.addresses import connection_name, disable_delay, endpoints, reset
+from leveret.broker.auth.accounts import User
 from leveret.broker.auth.backends.chain import LoginAttempt
 from leveret.broker.auth.backends.interface import Refused
-from leveret.broker.auth.users import User
 from leveret.broker.core.clients import login_fields
 from leveret.broker.core.events import BROKER, Actor
 from leveret.broker.session.channel import Channel

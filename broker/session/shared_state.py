@@ -7,9 +7,8 @@ import platform
 from collections.abc import Callable, Generator, Sequence
 from typing import Final, Protocol
 
-from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.accounts import Accounts, User
 from leveret.broker.auth.backends.chain import AuthBackends
-from leveret.broker.auth.users import User
 from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.clients import ClientConnection

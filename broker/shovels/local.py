@@ -13,10 +13,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
-from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.accounts import Accounts, User
 from leveret.broker.auth.backends.chain import AuthBackends
 from leveret.broker.auth.backends.interface import Login, Refused, Resource
-from leveret.broker.auth.users import User
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.json_values import table_from_json
 from leveret.broker.core.messages import Origin

@@ -1,4 +1,4 @@
-"""The backends that `auth_backends` names, tried in order.
+"""The backends that `auth_backends` names, made and tried in order; the first is that of the broker's own users.
 
 Source: https://www.rabbitmq.com/docs/access-control#backends
 """
@@ -14,10 +14,11 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
-from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.accounts import Accounts, User
+from leveret.broker.auth.backends.answers import AnswerCache
 from leveret.broker.auth.backends.interface import (
     Backend,
     Explanation,
@@ -28,9 +29,98 @@ from leveret.broker.auth.backends.interface import (
     Rights,
     Unavailable,
 )
-from leveret.broker.auth.backends.internal import NAME, InternalBackend, shortened
-from leveret.broker.auth.users import User
+from leveret.broker.config.config_errors import ConfigError
+from leveret.broker.config.options import Settings
+from leveret.broker.printable import escape_line
 from leveret.broker.unfinished import Unanswered
+from leveret.policies.permissions import TopicKind
+from leveret.storage.clock import Clock
+
+if TYPE_CHECKING:
+    from leveret.broker.auth.oauth2.code_flow import CodeFlow
+
+NAME: Final = "internal"
+
+#: Characters of a refused user name that are logged.
+_NAME_MAX: Final = 255
+
+
+class InternalBackend:
+    """See Backend. It knows at once.
+
+    Args:
+        accounts: The users and permissions.
+    """
+
+    module = "rabbit_auth_backend_internal"
+
+    def __init__(self, accounts: Accounts) -> None:
+        self._accounts = accounts
+
+    def verify(self, login: Login) -> Identity:
+        """Check a name and password at once; see authenticate().
+
+        Raises:
+            Refused: They are not valid.
+        """
+        accounts, name, secret = self._accounts, login.name, login.secret
+        user = accounts.users.get(name) if secret is None else accounts.verify(name, secret)
+        if user is None:
+            raise Refused(f"user '{shortened(name)}' - invalid credentials")
+        return Identity(user.name, user.tags)
+
+    async def authenticate(self, login: Login) -> Identity:
+        """Check a name and password."""
+        return self.verify(login)
+
+    async def authorize(self, login: Login) -> Identity:
+        """Return the tags of a user; its rights are its permissions."""
+        user = self._accounts.users.get(login.name)
+        if user is None:
+            raise Refused(f"user '{shortened(login.name)}' - invalid credentials")
+        return Identity(user.name, user.tags)
+
+    async def close(self) -> None:
+        """Do nothing: there are no connections."""
+
+    def explain(self, user: str, question: Question) -> Explanation:
+        """Return what decides about a permission; see Rights.explain()."""
+        vhost, kind, name = question.vhost, question.kind, question.name
+        permissions = self._accounts.permissions(user, vhost)
+        if permissions is None:
+            known = "has no permissions" if user in self._accounts.users else "does not exist, and so has none"
+            return Explanation(False, NAME, f"user '{user}' {known} in vhost '{vhost}'")
+        if not kind:
+            return Explanation(True, NAME, f"user '{user}' has permissions in vhost '{vhost}'")
+        if question.about == "topic":
+            return self._explain_topic(user, question)
+        pattern = {"configure": permissions.configure, "write": permissions.write, "read": permissions.read}[kind]
+        is_allowed = permissions.allow(kind, name)
+        return Explanation(is_allowed, NAME, f"the {kind} pattern '{pattern}' {_verb(is_allowed)} '{name}'")
+
+    def _explain_topic(self, user: str, question: Question) -> Explanation:
+        of, key = f"exchange '{question.name}'", question.routing_key
+        permissions = self._accounts.all_topic_permissions.get((user, question.vhost, question.name))
+        if permissions is None:
+            return Explanation(
+                True, NAME, f"user '{user}' has no topic permissions on {of}, so all routing keys are allowed"
+            )
+        kind: TopicKind = "write" if question.kind == "write" else "read"
+        pattern = permissions.write if kind == "write" else permissions.read
+        is_allowed = permissions.allow(kind, key)
+        reason = f"the topic {kind} pattern '{pattern}' of {of} {_verb(is_allowed)} '{key}'"
+        return Explanation(is_allowed, NAME, reason)
+
+
+def _verb(is_allowed: bool) -> str:
+    return "matches" if is_allowed else "does not match"
+
+
+def shortened(username: str) -> str:
+    """Return a user name for the log: that of a user, or the beginning of a very long text."""
+    username = escape_line(username)
+    return username if len(username) <= _NAME_MAX else f"{username[:_NAME_MAX]}..."
+
 
 log = logging.getLogger("leveret.auth")
 
@@ -323,3 +413,82 @@ async def _failing_alike(
     except Exception:
         log.exception("%s failed %s %s", backend.module, what, shortened(login.name))
         raise Refused(_UNFORESEEN) from None
+
+
+def make_backends(
+    settings: Settings, accounts: Accounts, loop: asyncio.AbstractEventLoop, clock: Clock
+) -> AuthBackends:
+    """Return the backends of a broker.
+
+    Args:
+        accounts: The broker's own users.
+        clock: The broker's clock.
+    Raises:
+        ConfigError: Options of a backend cannot be used, or a package is missing; the text begins with the option.
+        TlsError: Certificates of a backend cannot be used.
+    """
+    ttl = settings.auth_cache.ttl / 1000
+    named = {name for entry in settings.auth_backends for name in entry.split("+")} - {NAME}
+    others = {name: BACKENDS[name](settings, AnswerCache(ttl, accounts, loop), clock) for name in named}
+    return AuthBackends(accounts, settings.auth_backends, others, ttl)
+
+
+# Imported where they are used: most brokers have no need of their libraries.
+
+
+def _make_http(settings: Settings, cache: AnswerCache, clock: Clock) -> Backend:
+    from leveret.broker.auth.backends.http import HttpBackend
+
+    return HttpBackend(settings.auth_http, cache)
+
+
+def _make_oauth2(settings: Settings, cache: AnswerCache, clock: Clock) -> Backend:
+    # A token says all that is asked: there are no answers to keep.
+    try:
+        from leveret.broker.auth.oauth2.backend import OAuth2Backend
+        from leveret.broker.auth.oauth2.settings import read_settings
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"auth_backends: oauth2 needs the Python package {error.name}: pip install 'leveret[oauth2]'"
+        ) from error
+    return OAuth2Backend(read_settings(settings.auth_oauth2), clock)
+
+
+def _make_ldap(settings: Settings, cache: AnswerCache, clock: Clock) -> Backend:
+    from leveret.broker.auth.ldap.backend import LdapBackend
+
+    return LdapBackend(settings.auth_ldap, cache)
+
+
+#: What makes a backend, by name; `broker/config/auth.py` has the same names.
+BACKENDS: Final[dict[str, Callable[[Settings, AnswerCache, Clock], Backend]]] = {
+    "http": _make_http,
+    "oauth2": _make_oauth2,
+    "ldap": _make_ldap,
+}
+
+
+def open_sign_on(settings: Settings, backend: Backend | None, clock: Clock) -> CodeFlow | None:
+    """Make the single sign-on of the web pages; None if it is not asked for.
+
+    Args:
+        settings: The options.
+        backend: The backend that verifies its tokens; None if `auth_backends` does not have it.
+        clock: The broker's clock.
+    Raises:
+        ConfigError: The options contradict each other.
+    """
+    options = settings.management
+    if not options.oauth_enabled:
+        return None
+    if backend is None:
+        raise ConfigError("management.oauth_enabled: needs oauth2 in auth_backends, which verifies the tokens")
+    url = options.oauth_provider_url or settings.auth_oauth2.issuer
+    for name, value in (("oauth_client_id", options.oauth_client_id), ("oauth_provider_url", url)):
+        if not value:
+            raise ConfigError(f"management.oauth_enabled: needs management.{name}")
+    from leveret.broker.auth.oauth2.backend import OAuth2Backend
+    from leveret.broker.auth.oauth2.code_flow import CodeFlow
+
+    assert isinstance(backend, OAuth2Backend)
+    return CodeFlow(backend.provider(url), options, clock)

@@ -16,10 +16,10 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from leveret.broker.addresses import is_loopback
+from leveret.broker.auth.accounts import User
 from leveret.broker.auth.attempts import HTTP
 from leveret.broker.auth.backends.chain import AuthBackends, LoginAttempt
 from leveret.broker.auth.backends.interface import Login, Refused, Unavailable
-from leveret.broker.auth.users import User
 from leveret.broker.config.options import Management
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.events import Actor

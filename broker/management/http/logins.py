@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.accounts import Accounts, User
 from leveret.broker.auth.attempts import LoginThrottle
+from leveret.broker.auth.backends.chain import NAME as INTERNAL
 from leveret.broker.auth.backends.chain import AuthBackends
 from leveret.broker.auth.backends.interface import Login, Refused
-from leveret.broker.auth.backends.internal import NAME as INTERNAL
 from leveret.broker.auth.oauth2.errors import LoginError
-from leveret.broker.auth.users import User
 from leveret.broker.management.http.origins import SAFE_METHODS, is_cross_origin
 from leveret.broker.printable import escape_line
 from leveret.broker.unfinished import Unanswered

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from leveret.broker.auth.backends.internal import NAME as INTERNAL
-from leveret.broker.auth.users import User
+from leveret.broker.auth.accounts import User
+from leveret.broker.auth.backends.chain import NAME as INTERNAL
 from leveret.broker.operations.jobs.job_options import (
     NO_OPTIONS,
     JobOptions,

@@ -17,9 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
-from leveret.broker.auth.accounts import Accounts
-from leveret.broker.auth.backends.internal import NAME as INTERNAL
-from leveret.broker.auth.users import User
+from leveret.broker.auth.accounts import Accounts, User
+from leveret.broker.auth.backends.chain import NAME as INTERNAL
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.events import BROKER, Actor
 from leveret.broker.core.queues.classic_queue import ClassicQueue

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from aiohttp import web
 
-from leveret.broker.auth.users import User
+from leveret.broker.auth.accounts import User
 from leveret.broker.config.declaration import option_values
 from leveret.broker.config.options import OPTIONS
 from leveret.broker.core.broker import CLUSTER_NAME

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from leveret.broker.auth.users import User
+from leveret.broker.auth.accounts import User
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer, channel_name
 from leveret.broker.management.fields import CONNECTION

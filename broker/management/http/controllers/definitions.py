@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from leveret.broker.auth.users import User
+from leveret.broker.auth.accounts import User
 from leveret.broker.config.config_errors import DefinitionsError
 from leveret.broker.core.definitions import for_vhost
 from leveret.broker.core.json_values import parse_json_in_steps

@@ -13,13 +13,13 @@ from aiohttp import web
 
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.management.http.access import http_origin
-from leveret.broker.management.http.certificates import valid_until
 from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.documents.overview import listeners
 from leveret.broker.management.http.responses import bad_request, json_response, not_found
 from leveret.broker.operations import queues
 from leveret.broker.operations.principal import Principal
 from leveret.broker.operations.publishing import publish
+from leveret.broker.tls import valid_until
 from leveret.protocol.properties import encode_content_header
 
 #: Names of protocols that clients use, with the protocol name of the listener.

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from leveret.broker.auth.users import User
+from leveret.broker.auth.accounts import User
 from leveret.broker.core.scheduling.slices import run_in_slices
 from leveret.broker.management.fields import BACKUP
 from leveret.broker.management.http.access import has_tag

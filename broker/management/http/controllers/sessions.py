@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 from aiohttp import hdrs, web
 
 from leveret.broker.addresses import is_loopback
+from leveret.broker.auth.accounts import User
 from leveret.broker.auth.attempts import HTTP
 from leveret.broker.auth.backends.interface import Login, Refused
 from leveret.broker.auth.oauth2.errors import LoginError
-from leveret.broker.auth.users import User
 from leveret.broker.management.http.access import Access, has_tag
 from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.logins import OAuthLogin, cookie_name, session_token

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from leveret.broker.auth.accounts import User, UserLimits
 from leveret.broker.auth.backends.interface import Question, Resource
 from leveret.broker.auth.passwords import (
     ALGORITHMS,
@@ -19,7 +20,6 @@ from leveret.broker.auth.passwords import (
     hash_password,
 )
 from leveret.broker.auth.user_definitions import dump_permissions, dump_topic_permissions, dump_user, read_tags
-from leveret.broker.auth.users import User, UserLimits
 from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.object_lists import View, list_response
 from leveret.broker.management.http.request_bodies import (

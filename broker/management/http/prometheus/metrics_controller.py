@@ -16,10 +16,10 @@ from leveret.broker.core.broker import Broker
 from leveret.broker.core.scheduling.slices import in_slices, in_slices_async, run_in_slices
 from leveret.broker.core.stats.census import CounterTotals
 from leveret.broker.management.http.controller import RequestContext
-from leveret.broker.management.http.prometheus.global_messages import global_families
-from leveret.broker.management.http.prometheus.node_metrics import (
+from leveret.broker.management.http.prometheus.broker_metrics import (
     alarm_families,
     backup_families,
+    global_families,
     identity_families,
     node_families,
     object_families,

@@ -7,10 +7,9 @@ from typing import cast
 
 import pytest
 
-from leveret.broker.auth.accounts import Accounts, UnknownUser, UserExists
+from leveret.broker.auth.accounts import Accounts, UnknownUser, User, UserExists, UserLimits
 from leveret.broker.auth.backends.interface import Question, Rights
 from leveret.broker.auth.passwords import MD5, SHA512, hash_password
-from leveret.broker.auth.users import User, UserLimits
 from leveret.policies.invalid_pattern import InvalidPattern
 from leveret.policies.permissions import Permissions
 

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.accounts import Accounts, User
 from leveret.broker.auth.passwords import MD5, SHA256, SHA512, hash_password
 from leveret.broker.auth.user_definitions import load, read_tags
-from leveret.broker.auth.users import User
 from leveret.broker.config.config_errors import DefinitionsError
 from leveret.policies.permissions import Permissions
 

@@ -5,11 +5,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.accounts import Accounts, User
 from leveret.broker.auth.attempts import AMQP
 from leveret.broker.auth.backends.chain import AuthBackends
 from leveret.broker.auth.backends.interface import Backend, Login, Refused
-from leveret.broker.auth.users import User
 from tests.support.stub_backend import StubBackend
 
 

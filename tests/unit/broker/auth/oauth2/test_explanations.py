@@ -6,7 +6,7 @@ import pytest
 
 from leveret.broker.auth.backends.interface import Question
 from leveret.broker.auth.oauth2.backend import OAuth2Backend, TokenRights
-from leveret.broker.auth.oauth2.scopes import Scopes
+from leveret.broker.auth.oauth2.tokens import Scopes
 
 RIGHTS = TokenRights(cast(OAuth2Backend, None), "u", Scopes(["write:/*", "write:v/x/a.*", "read:v/q"]))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.broker.auth.oauth2.scopes import Scopes, Wildcards
+from leveret.broker.auth.oauth2.tokens import Scopes, Wildcards
 from leveret.policies.permissions import DEFAULT_EXCHANGE
 from tests.conformance.oauth2_matrix import TOPIC, Request, recorded
 

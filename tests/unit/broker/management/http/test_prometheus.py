@@ -15,8 +15,8 @@ from leveret.broker.core.node import Node
 from leveret.broker.core.stats.census import CounterTotals
 from leveret.broker.management.http.access import Access
 from leveret.broker.management.http.controller import RequestContext
+from leveret.broker.management.http.prometheus.broker_metrics import alarm_families, node_families
 from leveret.broker.management.http.prometheus.metrics_controller import Exposition, Totals
-from leveret.broker.management.http.prometheus.node_metrics import alarm_families, node_families
 from leveret.broker.management.http.prometheus.objects import FAMILIES, counter, gauge, single
 from leveret.broker.operations.jobs.runner import Jobs
 from leveret.broker.shovels.shovels import Shovels

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from leveret.broker.management.http.certificates import valid_until
+from leveret.broker.tls import valid_until
 
 
 @pytest.mark.parametrize(
