@@ -87,9 +87,9 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
     if op != "==" or "leveret.broker.testing.messages" not in sys.modules:
         # Without that module there are no messages.
         return None
-    from leveret.broker.testing.differences import explain
+    from leveret.broker.testing.messages import explain_differences
 
-    return explain(left, right)
+    return explain_differences(left, right)
 
 
 def _wishes(request: pytest.FixtureRequest) -> tuple[dict[str, Any], Any]:

@@ -21,8 +21,7 @@ from typing import Any, Final, TypeAlias
 from leveret.broker.app import App, trial_broker
 from leveret.broker.config.config_errors import DefinitionsError
 from leveret.broker.config.options import Settings
-from leveret.broker.migration_check.findings import Finding, Row, Verdict, to_rows
-from leveret.broker.migration_check.observed_rules import Observed, judge_observed
+from leveret.broker.migration_check.findings import Finding, Observed, Row, Verdict, judge_observed, to_rows
 from leveret.broker.operations.broker_definitions import import_steps
 from leveret.policies.policy import MIRRORING_KEYS, Policy, PolicyError, read_policy
 from leveret.policies.policy_keys import ARGUMENTS, KEYS

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leveret.broker.testing.differences import explain
-from leveret.broker.testing.messages import PublishedMessage, QueuedMessage
+from leveret.broker.testing.messages import PublishedMessage, QueuedMessage, explain_differences
 from tests.integration.embedding.test_fixtures import run
 
 
@@ -58,7 +57,7 @@ ONE, TWO, THREE = message(b"1"), message(b"2"), message(b"3")
     ],
 )  # fmt: skip
 def test_differences(left: object, right: object, expected: list[str] | None) -> None:
-    assert explain(left, right) == expected
+    assert explain_differences(left, right) == expected
 
 
 _SUITE = """

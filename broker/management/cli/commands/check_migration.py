@@ -14,8 +14,7 @@ from leveret.broker.management.cli.command_line import HEADERS, Address, option,
 
 if TYPE_CHECKING:
     from leveret.broker.management.cli.api import Api
-    from leveret.broker.migration_check.findings import Row
-    from leveret.broker.migration_check.observed_rules import Observed
+    from leveret.broker.migration_check.findings import Observed, Row
 
 #: Exit status if something is not supported.
 _UNSUPPORTED: Final = 1
@@ -78,7 +77,7 @@ def _to_columns(row: Row) -> dict[str, Any]:
 
 
 def _read_file(place: str) -> tuple[dict[str, Any], Observed]:
-    from leveret.broker.migration_check.observed_rules import Observed
+    from leveret.broker.migration_check.findings import Observed
 
     try:
         document = json.loads(Path(place).read_text("utf-8").removeprefix(_BYTE_ORDER_MARK))
@@ -99,7 +98,7 @@ def _read_broker(place: str, ca_file: str) -> tuple[dict[str, Any], Observed]:
         UsageFault: It is not an HTTP URL.
     """
     from leveret.broker.management.cli.api import Api
-    from leveret.broker.migration_check.observed_rules import Observed
+    from leveret.broker.migration_check.findings import Observed
 
     try:
         address = parse_address(place)._replace(ca_file=ca_file)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import socket
-import time
 from typing import Any, Final
 
 from leveret.broker.management.cli.command import DEFAULT_TIMEOUT, CommandContext, Outcome, Result, ResultRows, command
 from leveret.broker.management.cli.command_errors import (
-    TEMPORARY,
     UNAVAILABLE,
     ApiFault,
     CommandFault,
@@ -18,9 +16,11 @@ from leveret.broker.management.cli.command_errors import (
     failed,
 )
 from leveret.broker.management.cli.command_line import TIMEOUT, Argument, option
-from leveret.broker.management.cli.node_info import PROTOCOLS, alarms, listener_line, listeners
+from leveret.broker.management.cli.commands.node import alarms, listener_line, listeners
 
 _UNITS: Final = ("days", "weeks", "months", "years")
+# Aliases of protocols that the checks accept.
+_PROTOCOLS: Final = {"amqp091": "amqp", "amqps": "amqp/ssl", "amqp-ssl": "amqp/ssl"}
 _COLUMNS: Final = ("node", "protocol", "interface", "port", "purpose")
 _WILDCARD_ADDRESSES: Final = ("[::]", "0.0.0.0")
 _CONNECT_TIMEOUT: Final = 5.0
@@ -183,26 +183,6 @@ def node_health_check(context: CommandContext) -> Result:
     return Outcome("Health check passed", {"result": "ok", "message": "Health check passed"})
 
 
-def wait_until_up(context: CommandContext, seconds: float) -> None:
-    """Wait until the API responds, for some seconds at most.
-
-    Raises:
-        CommandFault: the API does not respond within that time (exit status 75).
-    """
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            context.api.get("whoami")
-        except NoAnswer:
-            if time.monotonic() >= deadline:
-                break
-            time.sleep(min(0.2, max(0.0, deadline - time.monotonic())))
-        else:
-            return
-    text = f"Error: operation await_startup on node {context.address} timed out. Timeout value used: {seconds:g}"
-    raise CommandFault(TEMPORARY, text)
-
-
 @command((TIMEOUT,), name="listeners", banner="Asking node {context.node} to report its protocol listeners ...")
 def _list(context: CommandContext) -> Result:
     """Lists active connection listeners (bound interface, port, protocol)."""
@@ -255,7 +235,7 @@ def _check_protocol_argument(context: CommandContext) -> None:
 )
 def check_protocol_listener(context: CommandContext, named: str) -> Result:
     """Health check that fails if no listener uses a protocol."""
-    protocol = PROTOCOLS.get(named.lower(), named.lower())
+    protocol = _PROTOCOLS.get(named.lower(), named.lower())
     found = listeners(context)
     protocols = list(dict.fromkeys(each["protocol"] for each in found))
     if protocol in protocols:

@@ -1,32 +1,136 @@
-"""Commands that show the state of the node, RabbitMQ's cluster commands for one node, and feature flags."""
+"""Commands that show the state of the node, RabbitMQ's cluster commands for one node, and feature flags.
+
+What the API says of listeners, alarms and memory is shown in rabbitmqctl's terms.
+"""
 
 from __future__ import annotations
 
 import sys
-from typing import Any, Final
+import time
+from typing import Any, Final, NamedTuple
 
 from leveret.broker.management.cli.command import CommandContext, Outcome, Result, ResultRows, command
-from leveret.broker.management.cli.command_errors import SOFTWARE, USAGE, ApiFault, bad_argument, failed
-from leveret.broker.management.cli.command_line import TIMEOUT, Argument, option
-from leveret.broker.management.cli.commands.health import wait_until_up
-from leveret.broker.management.cli.node_info import (
-    UNIT,
-    alarms,
-    check_unit,
-    format_size,
-    listener_line,
-    listeners,
-    memory_parts,
-    node_object,
-    product_and_version,
-    runtime_version,
-    total_used,
-    unit,
+from leveret.broker.management.cli.command_errors import (
+    SOFTWARE,
+    TEMPORARY,
+    USAGE,
+    ApiFault,
+    CommandFault,
+    NoAnswer,
+    UsageFault,
+    bad_argument,
+    failed,
 )
+from leveret.broker.management.cli.command_line import TIMEOUT, Argument, option
 from leveret.broker.management.cli.printing import Style, to_json, untyped
 from leveret.broker.management.cli.selectable_columns import list_objects, table_columns
 from leveret.broker.management.fields import FEATURE_FLAG
 from leveret.protocol.erlang_terms import format_atom, format_tuple
+
+_PURPOSES: Final = {
+    "amqp": "AMQP 0-9-1",
+    "amqp/ssl": "AMQP 0-9-1 over TLS",
+    "clustering": "inter-node and CLI tool communication",
+    "http": "HTTP API",
+    "https": "HTTP API over TLS (HTTPS)",
+    "http/prometheus": "Prometheus exporter API over HTTP",
+    "https/prometheus": "Prometheus exporter API over TLS (HTTPS)",
+}
+_ALARMS: Final = (
+    ("mem_alarm", "memory", "Memory alarm on node {}"),
+    ("disk_free_alarm", "disk", "Free disk space alarm on node {}"),
+)
+_UNITS: Final = {"bytes": 1, "mb": 1_000_000, "gb": 1_000_000_000}
+_UNIT: Final = option("unit", "unit of the sizes; default gb", shown="--unit <bytes | mb | gb>", values=tuple(_UNITS))
+_NO_PARTS: Final = ("strategy", "total")
+
+
+def listeners(context: CommandContext) -> list[dict[str, Any]]:
+    """Return the listeners, each with interface, node, port, protocol and purpose."""
+    found = context.api.get("overview", columns="listeners")["listeners"]
+    return [
+        {
+            "interface": f"[{each['ip_address']}]" if ":" in each["ip_address"] else each["ip_address"],
+            "node": each["node"],
+            "port": each["port"],
+            "protocol": each["protocol"],
+            "purpose": _PURPOSES.get(each["protocol"], each["protocol"]),
+        }
+        for each in found
+    ]
+
+
+def listener_line(listener: dict[str, Any]) -> str:
+    """Return the description of a listener on one line."""
+    return "Interface: {interface}, port: {port}, protocol: {protocol}, purpose: {purpose}".format_map(listener)
+
+
+def _node_object(context: CommandContext, **query: Any) -> dict[str, Any]:
+    """Return the API object of the node."""
+    found: dict[str, Any] = context.api.get("nodes", context.node, **query)
+    return found
+
+
+def alarms(context: CommandContext) -> list[tuple[str, str]]:
+    """Return the alarms in effect as pairs of resource and description."""
+    found = _node_object(context)
+    return [(resource, line.format(context.node)) for key, resource, line in _ALARMS if found.get(key)]
+
+
+def _runtime_version(overview: dict[str, Any]) -> str:
+    """Return name and version of the runtime."""
+    whole = str(overview.get("erlang_full_version", ""))
+    return f"Erlang/OTP {overview.get('erlang_version', '')}" if whole.startswith("Erlang") else whole
+
+
+def product_and_version(overview: dict[str, Any]) -> tuple[str, str]:
+    """Return name and version of the broker product."""
+    name = overview.get("product_name") or "RabbitMQ"
+    return name, overview.get("product_version") or overview.get("rabbitmq_version", "")
+
+
+class _MemoryPart(NamedTuple):
+    """Category of the memory in use, with its bytes and their percentage of the total."""
+
+    name: str
+    size: int
+    percentage: float
+
+
+def _unit(context: CommandContext) -> str:
+    """Return the unit of sizes in the output."""
+    return context.text("unit", "gb").lower()
+
+
+def _check_unit(context: CommandContext) -> None:
+    if _unit(context) not in _UNITS:
+        raise UsageFault(f"\"unit '{_unit(context)}' is not supported. Please use one of: {', '.join(_UNITS)}\"")
+
+
+def _format_size(size: float, unit_name: str) -> str:
+    """Return a size in a unit, rounded to four decimal places."""
+    factor = _UNITS[unit_name]
+    return f"{size} {unit_name}" if factor == 1 else f"{round(size / factor, 4)} {unit_name}"
+
+
+def _total_used(memory: dict[str, Any]) -> int:
+    """Return the memory in use in bytes, by the broker's calculation strategy."""
+    sums = memory.get("total", 0)
+    if not isinstance(sums, dict):
+        return int(sums)
+    strategy = str(memory.get("strategy", "rss"))
+    return int(sums[strategy if strategy in sums else "rss"])
+
+
+def _memory_parts(memory: dict[str, Any]) -> list[_MemoryPart]:
+    """Return the parts of the memory, largest first."""
+    everything = _total_used(memory)
+    found = [
+        _MemoryPart(name, size, round(100 * size / everything, 2) if everything else 0.0)
+        for name, size in memory.items()
+        if name not in _NO_PARTS
+    ]
+    return sorted(found, key=lambda part: -part.size)
 
 
 @command((TIMEOUT,), name="alarms", banner="Asking node {context.node} to report any known resource alarms ...")
@@ -62,14 +166,14 @@ def server_version(context: CommandContext) -> Result:
 @command((TIMEOUT,), banner="Asking node {context.node} for its Erlang/OTP version...")
 def erlang_version(context: CommandContext) -> Result:
     """Displays the version of the runtime."""
-    text = runtime_version(context.api.get("overview"))
+    text = _runtime_version(context.api.get("overview"))
     return Outcome(text, {"result": "ok", "value": text})
 
 
 @command((option("all"), TIMEOUT), banner="Log file location(s) on node {context.node} ...")
 def log_location(context: CommandContext) -> Result:
     """Shows where the broker's log goes."""
-    paths = node_object(context, columns="name,log_files").get("log_files") or []
+    paths = _node_object(context, columns="name,log_files").get("log_files") or []
     shown = paths if context.flag("all") else paths[:1]
     return Outcome("\n".join(shown), {"node_name": context.node, "paths": shown, "result": "ok"})
 
@@ -99,16 +203,16 @@ def reset_node_auth_attempt_metrics(context: CommandContext) -> None:
     context.api.delete("auth", "attempts", context.node)
 
 
-@command((UNIT, TIMEOUT), banner="Reporting memory breakdown on node {context.node}...", check=check_unit)
+@command((_UNIT, TIMEOUT), banner="Reporting memory breakdown on node {context.node}...", check=_check_unit)
 def memory_breakdown(context: CommandContext) -> Result:
     """Provides a memory usage breakdown."""
     memory = context.api.get("nodes", context.node, "memory")["memory"]
-    found = memory_parts(memory)
+    found = _memory_parts(memory)
     if context.text("formatter") == "csv":
         flat = {f"{part.name}.percentage": part.percentage for part in found}
         flat.update({f"{part.name}.bytes": part.size for part in found})
         return ResultRows(tuple(sorted(flat, reverse=True)), [flat])
-    lines = [f"{part.name}: {format_size(part.size, unit(context))} ({part.percentage}%)" for part in found]
+    lines = [f"{part.name}: {_format_size(part.size, _unit(context))} ({part.percentage}%)" for part in found]
     json = {part.name: {"bytes": part.size, "percentage": part.percentage} for part in found}
     # rabbitmqctl prints this empty line.
     return Outcome("\n".join([*lines, ""]), json)
@@ -132,12 +236,12 @@ def report(context: CommandContext) -> Result:
     return Outcome("\n\n".join(sections))
 
 
-@command((UNIT, TIMEOUT), banner="Status of node {context.node} ...", check=check_unit)
+@command((_UNIT, TIMEOUT), banner="Status of node {context.node} ...", check=_check_unit)
 def status(context: CommandContext) -> Result:
     """Displays status of a node."""
     data = {
         "overview": context.api.get("overview"),
-        "node": node_object(context),
+        "node": _node_object(context),
         "memory": context.api.get("nodes", context.node, "memory")["memory"],
         "listeners": listeners(context),
         "alarms": alarms(context),
@@ -145,7 +249,7 @@ def status(context: CommandContext) -> Result:
     }
     if context.json:
         return Outcome(json=_status_json(data))
-    return Outcome(_format_sections(_status_sections(data, unit(context))))
+    return Outcome(_format_sections(_status_sections(data, _unit(context))))
 
 
 def _status_sections(data: dict[str, Any], size: str) -> dict[str, list[str]]:
@@ -171,19 +275,19 @@ def _status_sections(data: dict[str, Any], size: str) -> dict[str, list[str]]:
         "Log file(s)": _bullets(node.get("log_files")),
         "Alarms": [line for _, line in data["alarms"]] or ["(none)"],
         "Memory": [
-            f"Total memory used: {format_size(total_used(memory), size)}",
+            f"Total memory used: {_format_size(_total_used(memory), size)}",
             f"Calculation strategy: {memory.get('strategy', '')}",
-            f"Memory high watermark computed to: {format_size(node.get('mem_limit', 0), size)}",
+            f"Memory high watermark computed to: {_format_size(node.get('mem_limit', 0), size)}",
             "",
-            *(f"{part.name}: {format_size(part.size, size)} ({part.percentage} %)" for part in memory_parts(memory)),
+            *(f"{part.name}: {_format_size(part.size, size)} ({part.percentage} %)" for part in _memory_parts(memory)),
         ],
         "File Descriptors": [
             f"Total: {node.get('fd_used', 0)}, limit: {node.get('fd_total', 0)}",
             f"Sockets: {node.get('sockets_used', 0)}, limit: {node.get('sockets_total', 0)}",
         ],
         "Free Disk Space": [
-            f"Low free disk space watermark: {format_size(node.get('disk_free_limit', 0), size)}",
-            f"Free disk space: {format_size(node.get('disk_free', 0), size)}",
+            f"Low free disk space watermark: {_format_size(node.get('disk_free_limit', 0), size)}",
+            f"Free disk space: {_format_size(node.get('disk_free', 0), size)}",
         ],
         "Totals": [
             f"Connection count: {totals.get('connections', 0)}",
@@ -274,7 +378,7 @@ def cluster_status(context: CommandContext) -> Result:
         "Disk Nodes": known,
         "Running Nodes": running,
         "Versions": [
-            f"{each}: {name} {version} on {runtime_version(overview).replace('/OTP', '')}" for each in running
+            f"{each}: {name} {version} on {_runtime_version(overview).replace('/OTP', '')}" for each in running
         ],
         "Maintenance status": [f"Node: {each}, status: not under maintenance" for each in running],
         "Alarms": [line for _, line in alarmed] or ["(none)"],
@@ -297,10 +401,30 @@ def set_cluster_name(context: CommandContext, name: str) -> None:
     context.api.put("cluster-name", body={"name": name})
 
 
+def _wait_until_up(context: CommandContext, seconds: float) -> None:
+    """Wait until the API responds, for some seconds at most.
+
+    Raises:
+        CommandFault: the API does not respond within that time (exit status 75).
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            context.api.get("whoami")
+        except NoAnswer:
+            if time.monotonic() >= deadline:
+                break
+            time.sleep(min(0.2, max(0.0, deadline - time.monotonic())))
+        else:
+            return
+    text = f"Error: operation await_startup on node {context.address} timed out. Timeout value used: {seconds:g}"
+    raise CommandFault(TEMPORARY, text)
+
+
 @command((option("timeout", "maximum wait in seconds; default 300"),), timeout=5)
 def await_startup(context: CommandContext) -> None:
     """Waits until the broker responds."""
-    wait_until_up(context, context.integer("timeout", _START_TIMEOUT))
+    _wait_until_up(context, context.integer("timeout", _START_TIMEOUT))
 
 
 def _check_count(context: CommandContext) -> None:
@@ -318,7 +442,7 @@ def _await_banner(context: CommandContext, count: str) -> str:
 @command((Argument("<count>"), TIMEOUT), banner=_await_banner, check=_check_count, timeout=5)
 def await_online_nodes(context: CommandContext, count: str) -> None:
     """Waits until the broker responds; there is always one node."""
-    wait_until_up(context, context.integer("timeout", _START_TIMEOUT))
+    _wait_until_up(context, context.integer("timeout", _START_TIMEOUT))
     if int(count) > 1:
         # There is always one node, so waiting would not help.
         text = f"Error: timed out while waiting. Not enough nodes joined {context.node}'s cluster."

@@ -9,7 +9,7 @@ from leveret.broker.management.cli.command import CommandContext, Outcome, Resul
 from leveret.broker.management.cli.command_errors import failed, no_such_vhost
 from leveret.broker.management.cli.command_line import HEADERS, TIMEOUT, VHOST, Argument, option
 from leveret.broker.management.cli.commands.definitions import clear, parse_object, put
-from leveret.broker.management.cli.node_info import product_and_version
+from leveret.broker.management.cli.commands.node import product_and_version
 from leveret.broker.management.cli.selectable_columns import list_rows, table_columns
 from leveret.broker.management.fields import POLICY
 

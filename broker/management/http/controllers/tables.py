@@ -18,12 +18,14 @@ from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import Controller, RequestContext, route
 from leveret.broker.management.http.request_bodies import read_integer, read_object, read_text
 from leveret.broker.management.http.responses import accepts_gzip, bad_request, failure, json_response
-from leveret.broker.operations.archived_tables import ArchivedTable, ArchivedTables, TablesUnreadableError
-from leveret.broker.operations.sql_statements import (
+from leveret.broker.operations.readable_tables import (
     FORMS,
+    ArchivedTable,
+    ArchivedTables,
     RunningStatement,
     SqlQueries,
     SqlUnavailableError,
+    TablesUnreadableError,
     WrongStatementError,
 )
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from leveret.broker.config.auth import BACKENDS
-from leveret.broker.migration_check.findings import Verdict
-from leveret.broker.migration_check.observed_rules import _PLUGINS, Observed, judge_observed
+from leveret.broker.migration_check.findings import _PLUGINS, Observed, Verdict, judge_observed
 
 ROOT = Path(__file__).parents[4]
 
