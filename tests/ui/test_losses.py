@@ -211,7 +211,7 @@ def test_reasons_add_up(ui: Ui) -> None:
         found = ui.page.evaluate(
             """async (given) => {
                 const app = document.querySelector("script[type=module]").src;
-                const { byReason } = await import(app.replace("app.js", "pages/losses_amounts.js"));
+                const { byReason } = await import(app.replace("app.js", "pages/losses.js"));
                 return Object.fromEntries(Object.entries(byReason(given)).filter(([, value]) => value !== 0));
             }""",
             given,

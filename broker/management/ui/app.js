@@ -1,11 +1,10 @@
 /** Entry point: shows the login form, or the shell with its pages. */
 
 import { ConnectionLost } from "./parts/api.js";
-import { Notice } from "./parts/notice.js";
-import { Shell } from "./parts/shell.js";
-import { applyTheme } from "./parts/theme.js";
-import { currentUser, logOut, loginWays } from "./parts/user.js";
 import { loginPage } from "./parts/login.js";
+import { Notice } from "./parts/notice.js";
+import { applyTheme, Shell } from "./parts/shell.js";
+import { currentUser, logOut, loginWays } from "./parts/user.js";
 
 const RETRY_MS = 2000;
 

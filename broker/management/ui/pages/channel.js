@@ -7,7 +7,7 @@ import { h, patch } from "../parts/element.js";
 import { number, rate, shortRate, yesNo } from "../parts/format.js";
 import { emptyState, heading, plainTable, properties, section, valueTable } from "../parts/layout.js";
 import { RangeChoice, rates } from "../parts/series.js";
-import { channelMode, channelPrefetch } from "./channel_columns.js";
+import { channelMode, channelPrefetch } from "./channels.js";
 
 /** The first four rates are always drawn, the others once they are not zero. */
 const RATES = [

@@ -10,8 +10,8 @@ import { ago, bytes, number, plain, shortBytes } from "../parts/format.js";
 import { emptyState, heading, properties, section } from "../parts/layout.js";
 import { RangeChoice, rates } from "../parts/series.js";
 import { Table } from "../parts/table.js";
-import { channelColumns } from "./channel_columns.js";
-import { certificate, encryption } from "./connection_encryption.js";
+import { channelColumns } from "./channels.js";
+import { certificate, encryption } from "./connections.js";
 
 const DATA = [
   ["recv_oct", "From client", "bytes that the broker receives"],

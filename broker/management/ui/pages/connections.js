@@ -1,13 +1,12 @@
 /** The list of connections. */
 
 import { address } from "../parts/address.js";
-import { clientState } from "../parts/badge.js";
+import { badge, clientState } from "../parts/badge.js";
 import { listColumns } from "../parts/columns.js";
 import { h, patch } from "../parts/element.js";
 import { plain } from "../parts/format.js";
-import { emptyState, heading } from "../parts/layout.js";
+import { emptyState, heading, properties } from "../parts/layout.js";
 import { Table } from "../parts/table.js";
-import { encryptionMark } from "./connection_encryption.js";
 
 const COLUMNS = listColumns("connections", { name, state: clientState, tls: encryptionMark, heartbeat, client });
 
@@ -48,3 +47,23 @@ export default {
     return () => table.refresh();
   },
 };
+
+/**
+ * Return TLS version and cipher suite as text, "none" without encryption.
+ *
+ * @param {Object} connection connection object of the API; needs ssl, ssl_protocol, ssl_cipher
+ * @returns {string}
+ */
+export function encryption({ ssl, ssl_protocol: protocol, ssl_cipher: cipher }) {
+  return ssl ? `${String(protocol).replace(/^tls/, "TLS")}, ${cipher}` : "none";
+}
+
+/** Make a badge with the text on hover. @param {Object} connection as for encryption() */
+export function encryptionMark(connection) {
+  return connection.ssl ? badge("TLS", encryption(connection), "good") : h("span", { class: "muted", title: "The connection is not encrypted." }, "none");
+}
+
+/** Make the description of the client certificate; null without one. @param {Object} connection connection object of the API */
+export function certificate({ peer_cert_subject: subject, peer_cert_issuer: issuer, peer_cert_validity: validity }) {
+  return subject ? properties([["Subject", subject], ["Issuer", issuer], ["Valid", validity]]) : null;
+}

@@ -1,15 +1,98 @@
 /** Page with lost messages: drops, refusals and dead letters by reason, largest first. */
 
 import { address, exchangeAddress } from "../parts/address.js";
+import { ApiError } from "../parts/api.js";
 import { badge } from "../parts/badge.js";
-import { choice } from "../parts/choice.js";
+import { Chart } from "../parts/chart.js";
 import { h, patch } from "../parts/element.js";
 import { countedNoun, dateTime, nameText, number, span } from "../parts/format.js";
-import { emptyState, heading, section } from "../parts/layout.js";
+import { choice, emptyState, heading, section } from "../parts/layout.js";
 import { preference, setPreference } from "../parts/preferences.js";
+import { levels, RANGES, samplesQuery } from "../parts/series.js";
 import { Table } from "../parts/table.js";
-import { REASONS, byReason } from "./losses_amounts.js";
-import { LossesChart } from "./losses_chart.js";
+
+const DEAD_LETTER_REASONS = ["maxlen", "expired", "rejected", "delivery_limit"];
+
+/**
+ * Reason for the removal of messages.
+ *
+ * @typedef {Object} Reason
+ * @property {string} key key of the amount
+ * @property {string} label
+ * @property {string} text explanation
+ * @property {boolean} isLost whether the messages count as lost
+ */
+
+/** @type {Reason[]} in display order */
+const REASONS = [
+  { key: "maxlen", label: "Over the limit", isLost: true, text: "The queue was full and dropped its oldest messages." },
+  { key: "refused", label: "Refused", isLost: true, text: "The queue was full and refused them. Their publishers do not know it: they use no confirms." },
+  { key: "expired", label: "Expired", isLost: true, text: "They exceeded their time to live." },
+  { key: "rejected", label: "Rejected", isLost: true, text: "A consumer rejected them without requeueing." },
+  { key: "delivery_limit", label: "Delivery limit", isLost: true, text: "They were requeued more often than the delivery limit allows." },
+  { key: "letters", label: "Dead letters lost", isLost: true, text: "The dead-letter exchange did not exist or did not route them to a queue." },
+  { key: "unroutable", label: "Unroutable", isLost: true, text: "No binding matched, and they were not published as mandatory." },
+  { key: "told", label: "Refused, publisher told", isLost: false, text: "The queue was full and refused them. Their publishers were told: by confirms, a transaction or the answer over HTTP." },
+  { key: "returned", label: "Returned", isLost: false, text: "No binding matched; they were returned to the publisher (mandatory)." },
+  { key: "kept", label: "Dead-lettered", isLost: false, text: "They were routed to a queue through the dead-letter exchange." },
+  { key: "purged", label: "Purged", isLost: false, text: "The queue was purged." },
+  { key: "deleted", label: "Gone with the queue", isLost: false, text: "They were in a queue that was deleted or expired." },
+];
+
+/**
+ * Split amounts by reason.
+ *
+ * The API counts dropped messages, dead letters published to an exchange, and dead letters that reached no queue.
+ * The latter include those whose exchange did not exist; their number follows from the sum. If several reasons have
+ * both, their distribution among the reasons is an estimate.
+ *
+ * @param {Object} amounts amounts of a row, a window or the totals, as in the API
+ * @returns {Object<string, number>} amounts by the keys of REASONS; the lost ones add up to `amounts.lost`
+ */
+export function byReason({ lost, dropped, refused: all, refused_told: told, dead_lettered: handed, dead_letters_lost: gone, unroutable }) {
+  const unrouted = unroutable.dropped;
+  const refused = all - told;
+  // Refused messages may also be dead-lettered (reject-publish-dlx), which is counted under maxlen.
+  const died = { ...dropped, maxlen: dropped.maxlen + refused };
+  const kept = Math.max(0, sum(died) + unrouted - lost);
+  // Messages that were not published to a dead-letter exchange count as lost for their own reason.
+  const left = Object.fromEntries(DEAD_LETTER_REASONS.map((death) => [death, died[death] - handed[death]]));
+  const least = Object.fromEntries(DEAD_LETTER_REASONS.map((death) => [death, Math.max(0, gone[death] - handed[death])]));
+  const rest = take(left, least, kept - sum(handed) + sum(gone));
+  // Dead letters without an existing exchange, and those that wait to be published (at-least-once).
+  const room = Object.fromEntries(DEAD_LETTER_REASONS.map((death) => [death, Math.min(gone[death] - least[death], left[death])]));
+  const waiting = take(left, room, rest);
+  take(left, { ...left }, waiting);
+  const plain = Object.fromEntries(DEAD_LETTER_REASONS.map((death) => [death, Math.max(0, left[death])]));
+  const maxlen = Math.min(plain.maxlen, Math.max(0, plain.maxlen - refused));
+  return {
+    ...plain,
+    maxlen,
+    refused: plain.maxlen - maxlen,
+    told,
+    letters: Math.max(0, lost - unrouted - sum(plain)),
+    unroutable: unroutable.dropped,
+    returned: unroutable.returned,
+    kept,
+    purged: dropped.purged,
+    deleted: dropped.deleted,
+  };
+}
+
+function sum(table) {
+  return DEAD_LETTER_REASONS.reduce((total, death) => total + table[death], 0);
+}
+
+/** Subtract a total from the amounts, one reason after the other; return the part that did not fit. */
+function take(left, room, total) {
+  let rest = total;
+  for (const death of DEAD_LETTER_REASONS) {
+    const taken = Math.max(0, Math.min(rest, room[death]));
+    left[death] -= taken;
+    rest -= taken;
+  }
+  return rest;
+}
 
 const DAY = 86_400;
 const WINDOWS = [
@@ -185,4 +268,55 @@ function group(label, all) {
 function figure({ key, label, text, value, isLost }) {
   const kind = value > 0 ? (isLost ? "bad" : "") : "muted";
   return h("li", { key, class: key === "lost" ? "figure total" : "figure" }, h("span", { class: `figure-value ${kind}` }, number(value)), h("span", { class: "figure-label" }, label), h("span", { class: "figure-text" }, text));
+}
+
+const TOP = 5;
+
+/** Chart of the first rows, with its own requests. */
+class LossesChart {
+  /** @param {Object} context context of the page */
+  constructor(context) {
+    this.context = context;
+    this.chart = new Chart({ title: "Losses over time", stacked: true, empty: "There are no samples yet." });
+    this.note = h("p", { class: "muted" });
+    this.element = h("div", { class: "section", own: true }, this.chart.element, this.note);
+  }
+
+  /**
+   * Load and draw.
+   *
+   * @param {Object[]} rows rows of the API, largest losses first
+   * @param {number} age length of the range in seconds; there are samples of one day
+   */
+  async refresh(rows, age) {
+    const top = rows.filter(({ state, name }) => state === "present" && name !== null).slice(0, TOP);
+    const [reach, increment] = RANGES.find(([each]) => each >= age) ?? RANGES.at(-1);
+    const found = await Promise.all(top.map((row) => this.load(row, samplesQuery(reach, increment))));
+    const series = top.map((row, index) => ({ label: label(row, top), title: row.vhost, points: steps(found[index]) }));
+    this.chart.update(series.filter(({ points }) => points.length > 0));
+    patch(this.note, series.length === 0 ? null : `Messages lost per ${span(increment)}, for the existing queues and exchanges with the largest losses.`);
+  }
+
+  async load({ kind, vhost, name }, range) {
+    try {
+      const document = await this.context.api.get([`${kind}s`, vhost, name || "amq.default"], { columns: "loss_stats", ...range });
+      return document.loss_stats?.lost_details;
+    } catch (error) {
+      // Deleted after the list was loaded.
+      if (error instanceof ApiError && error.status === 404) return undefined;
+      throw error;
+    }
+  }
+}
+
+function label({ kind, vhost, name }, rows) {
+  const words = name || "(AMQP default)";
+  const isUnique = rows.every((row) => row.name !== name || (row.vhost === vhost && row.kind === kind));
+  return isUnique ? words : `${words} (${kind} in ${vhost})`;
+}
+
+/** Return the increases of a counter between its samples. */
+function steps(details) {
+  const points = levels(details);
+  return points.slice(1).map(({ at, value }, index) => ({ at, value: Math.max(0, value - points[index].value) }));
 }

@@ -1,15 +1,17 @@
 /** Overview page of the broker. */
 
 import { address } from "../parts/address.js";
+import { apiPath } from "../parts/api.js";
 import { fillBar } from "../parts/badge.js";
 import { Chart } from "../parts/chart.js";
+import { listColumns } from "../parts/columns.js";
+import { confirmAction } from "../parts/dialog.js";
 import { h, patch } from "../parts/element.js";
+import { Form } from "../parts/form.js";
 import { bytes, exactNumber, number, rate, shortBytes, shortRate, span } from "../parts/format.js";
-import { heading, plainTable, properties, section, tiles } from "../parts/layout.js";
-import { RangeChoice, levels, rates } from "../parts/series.js";
-import { definitionsSection } from "./overview_definitions.js";
+import { folded, heading, objectTable, plainTable, properties, section, tiles } from "../parts/layout.js";
+import { levels, RangeChoice, rates } from "../parts/series.js";
 import { loadProblems, problemsSection } from "./overview_problems.js";
-import { readersSection } from "./overview_readers.js";
 
 const LENGTHS = [
   ["messages_ready", "Ready", "waiting in queues"],
@@ -164,4 +166,90 @@ function nodeProperties(node) {
     ["Data", h("code", null, node.db_dir)],
     ["Configuration", node.config_files.length > 0 ? node.config_files.map((file) => h("code", { key: file }, file)) : "defaults"],
   ]);
+}
+
+/**
+ * Return the section of the readers.
+ *
+ * @param {Object} context context of the page
+ * @param {Object[]} readers the readers, from the API
+ * @returns {HTMLElement|null} section; null if there are none
+ */
+function readersSection(context, readers) {
+  if (readers.length === 0) return null;
+  const all = h("span", { class: "muted" }, "all");
+  const action = { label: "Action", cell: ({ name }) => (context.user.may("administrator") ? dropButton(context, name) : null) };
+  const columns = [...listColumns("readers", { vhost: ({ vhost }) => vhost ?? all, queue: ({ queue }) => queue ?? all }), action];
+  return section("Readers", objectTable("readers", columns, readers));
+}
+
+function dropButton(context, name) {
+  return h("button", { type: "button", class: "quiet", on: { click: () => dropReader(context, name) } }, "Drop …");
+}
+
+async function dropReader(context, name) {
+  const isDone = await confirmAction({
+    title: "Drop a reader",
+    name,
+    text: "Nothing is kept for it any more. Its query fails, or counts what it misses.",
+    verb: "Drop",
+    action: () => context.api.delete(["readers", name]),
+  });
+  if (!isDone) return;
+  context.notify(`Reader ${name} has been dropped.`);
+  await context.refresh();
+}
+
+/**
+ * Make the section that exports and imports definitions.
+ *
+ * @param {Object} context context of the page
+ * @returns {HTMLElement} section, to be created once
+ */
+function definitionsSection(context) {
+  const form = new Form({
+    fields: [{ name: "file", label: "Definitions file", kind: "file", accept: ".json,application/json", required: true, hint: "Objects in the file are added or replaced; nothing is deleted." }],
+    submit: "Import …",
+    action: ({ file }) => importFile(context, file),
+  });
+  const download = h("a", { class: "button", href: exportPath(context), download: "", on: { click: (event) => updateLink(event.currentTarget, context) } }, "Export definitions");
+  const made = folded("Definitions", h("p", null, "Virtual hosts, users, permissions, exchanges, queues, bindings and policies, of the chosen virtual host or of all virtual hosts. Users are exported with their password hashes."), h("p", null, download), form.element);
+  return made;
+}
+
+function exportPath({ vhost }) {
+  return apiPath(vhost === "" ? ["definitions"] : ["definitions", vhost]);
+}
+
+/** Set the link's address to the currently chosen virtual host. */
+function updateLink(link, context) {
+  const day = new Date().toISOString().slice(0, 10);
+  link.setAttribute("href", exportPath(context));
+  link.setAttribute("download", `leveret-definitions-${day}.json`);
+}
+
+async function importFile(context, file) {
+  const json = await readJson(file);
+  const { vhost } = context;
+  const isDone = await confirmAction({
+    title: "Import definitions",
+    name: file.name,
+    text: vhost === "" ? "They take effect immediately, in all virtual hosts." : `They take effect immediately, in virtual host ${vhost}.`,
+    verb: "Import",
+    action: () => context.api.request("POST", vhost === "" ? ["definitions"] : ["definitions", vhost], { json }),
+  });
+  if (!isDone) return "";
+  await Promise.all([context.reloadVhosts(), context.refresh()]);
+  return `${file.name} has been imported.`;
+}
+
+/** Return the file unchanged: JavaScript would round large numbers when it encodes them again. */
+async function readJson(file) {
+  const text = await file.text();
+  try {
+    JSON.parse(text);
+  } catch (error) {
+    throw new Error(`${file.name} is not JSON: ${error.message}`);
+  }
+  return text;
 }

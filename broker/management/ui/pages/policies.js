@@ -9,7 +9,7 @@ import { localPage } from "../parts/local_page.js";
 import { Table } from "../parts/table.js";
 import { definitionList } from "./policy_definition.js";
 import { policyForm, wantedValues } from "./policy_form.js";
-import { POLICY, appliesTo, capital, patternOf } from "./policy_kinds.js";
+import { OPERATOR_POLICY, POLICY, appliesTo, capital, patternOf } from "./policy_kinds.js";
 
 const EXPLAINED = {
   policies: "Of all policies whose pattern matches, only the one with the highest priority applies to a queue or exchange.",
@@ -21,7 +21,7 @@ const EXPLAINED = {
  *
  * @param {import("./policy_kinds.js").Kind} kind
  */
-export function policyListPage(kind) {
+function policyListPage(kind) {
   return {
     title: () => capital(kind.plural),
 
@@ -97,3 +97,4 @@ function focusOpenForm({ query }, form) {
 }
 
 export default policyListPage(POLICY);
+export const operator = policyListPage(OPERATOR_POLICY);

@@ -9,14 +9,14 @@ import { folded, heading, properties, section } from "../parts/layout.js";
 import { PolicyCoverage } from "./policy_coverage.js";
 import { definitionTable } from "./policy_definition.js";
 import { policyForm } from "./policy_form.js";
-import { POLICY, appliesTo, capital, patternOf } from "./policy_kinds.js";
+import { OPERATOR_POLICY, POLICY, appliesTo, capital, patternOf } from "./policy_kinds.js";
 
 /**
  * Make the page of a policy of a kind.
  *
  * @param {import("./policy_kinds.js").Kind} kind
  */
-export function policyPage(kind) {
+function policyPage(kind) {
   return {
     title: ({ name }) => `${capital(kind.name)} ${name}`,
 
@@ -127,3 +127,4 @@ class PolicyPage {
 }
 
 export default policyPage(POLICY);
+export const operator = policyPage(OPERATOR_POLICY);

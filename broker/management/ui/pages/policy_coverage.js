@@ -2,11 +2,10 @@
 
 import { address, exchangeAddress } from "../parts/address.js";
 import { badge, percentBar } from "../parts/badge.js";
-import { choice } from "../parts/choice.js";
 import { listColumns } from "../parts/columns.js";
 import { h } from "../parts/element.js";
 import { nameText } from "../parts/format.js";
-import { emptyState, section } from "../parts/layout.js";
+import { choice, emptyState, section } from "../parts/layout.js";
 import { Table } from "../parts/table.js";
 
 /** Columns that exchanges do not have. */

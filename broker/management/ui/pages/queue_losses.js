@@ -2,10 +2,9 @@
 
 import { address, exchangeAddress } from "../parts/address.js";
 import { Chart } from "../parts/chart.js";
-import { choice } from "../parts/choice.js";
 import { h, patch } from "../parts/element.js";
 import { countedNoun, exactNumber, number, span } from "../parts/format.js";
-import { plainTable } from "../parts/layout.js";
+import { choice, plainTable } from "../parts/layout.js";
 import { RANGES, levels, samplesQuery } from "../parts/series.js";
 
 /** Reason, label, and field of the chart. */

@@ -36,6 +36,9 @@
  *   reloadVhosts()      must be called after virtual hosts were added or deleted
  */
 
+/** The pages of operator policies are those of policies, with another title and address. */
+const operatorPage = ({ operator }) => ({ default: operator });
+
 /** Rows: path with parameters after colons, tab, and module. */
 export const PAGES = [
   { path: "", tab: "Overview", load: () => import("./overview.js") },
@@ -62,8 +65,8 @@ export const PAGES = [
   { path: "vhosts", tab: "Admin", load: () => import("./vhosts.js") },
   { path: "vhosts/:name", tab: "Admin", load: () => import("./vhost.js") },
   { path: "limits", tab: "Admin", load: () => import("./limits.js") },
-  { path: "operator-policies", tab: "Admin", load: () => import("./operator_policies.js") },
-  { path: "operator-policies/:vhost/:name", tab: "Admin", load: () => import("./operator_policy.js") },
+  { path: "operator-policies", tab: "Admin", load: () => import("./policies.js").then(operatorPage) },
+  { path: "operator-policies/:vhost/:name", tab: "Admin", load: () => import("./policy.js").then(operatorPage) },
 ];
 
 /** Tabs in order; `tag`: tag that is required to see the tab. Tabs without a page in PAGES are hidden. */

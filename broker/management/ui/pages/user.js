@@ -3,10 +3,10 @@
 import { address } from "../parts/address.js";
 import { confirmAction } from "../parts/dialog.js";
 import { h, patch } from "../parts/element.js";
+import { Form } from "../parts/form.js";
 import { countedNoun } from "../parts/format.js";
 import { folded, heading, plainTable, properties, section } from "../parts/layout.js";
-import { USER_LIMITS, limitForm, limitTable } from "./limits.js";
-import { AccessPart } from "./user_access.js";
+import { limitForm, limitTable, USER_LIMITS } from "./limits.js";
 import { OF_USER, PermissionsPart } from "./permissions.js";
 import { passwordBadge, tagList, userForm } from "./users.js";
 
@@ -108,4 +108,53 @@ function connectionTable(connections) {
   if (connections.length === 0) return h("p", { class: "muted", key: "no connections" }, "This user has no connections open.");
   const rows = connections.map(({ name, vhost }) => ({ key: name, cells: [h("a", { href: address("connections", name) }, name), vhost] }));
   return plainTable("Connections", ["Name", "Virtual host"], rows);
+}
+
+const OPERATIONS = ["configure", "write", "read"];
+const KINDS = ["queue", "exchange"];
+
+/** A form for a permission, and what each authentication backend says about it. */
+class AccessPart {
+  /**
+   * @param {Object} context context of the page; params.name is the user
+   * @param {string[]} vhosts names of all virtual hosts
+   */
+  constructor(context, vhosts) {
+    Object.assign(this, { context, found: null });
+    this.form = new Form({
+      fields: [
+        { name: "vhost", label: "Virtual host", kind: "select", options: vhosts },
+        { name: "operation", label: "Permission", kind: "select", options: OPERATIONS },
+        { name: "kind", label: "Kind", kind: "select", options: KINDS },
+        { name: "resource", label: "Name", required: true, hint: "A queue or an exchange; it need not exist." },
+      ],
+      submit: "Explain",
+      keep: true,
+      action: async ({ vhost, operation, kind, resource }) => {
+        this.found = await context.api.get(["users", context.params.name, "access"], { vhost, operation, resource: `${kind}/${resource}` });
+        await context.refresh();
+        return "";
+      },
+    });
+  }
+
+  /** @returns {HTMLElement} the form and the last explanation */
+  element() {
+    return h("div", { key: "access" }, this.form.element, this.found === null ? null : explanation(this.found));
+  }
+}
+
+function explanation({ user, vhost, operation, resource, allowed, decided_by: decidedBy, backends }) {
+  const verb = allowed ? "may" : "may not";
+  const by = decidedBy === null ? "No backend knows it." : `The backend ${decidedBy} decides.`;
+  const rows = backends.map(({ backend, known, allowed: allows, reason }) => ({
+    key: backend,
+    cells: [backend, known ? (allows ? "allows it" : "refuses it") : "does not know the user", reason],
+  }));
+  return h(
+    "div",
+    { key: "explanation" },
+    h("p", null, `User ${user} ${verb} ${operation} ${resource} in virtual host ${vhost}. ${by}`),
+    plainTable("What the backends say", ["Backend", "Answer", "Why"], rows),
+  );
 }

@@ -3,9 +3,9 @@
  * was lost.
  */
 
-import { choice } from "./choice.js";
-import { h } from "./element.js";
 import { ConnectionLost } from "./api.js";
+import { h } from "./element.js";
+import { choice } from "./layout.js";
 import { preference, setPreference } from "./preferences.js";
 
 const CHOICES = [[1, "1 s"], [5, "5 s"], [30, "30 s"], [0, "off"]];

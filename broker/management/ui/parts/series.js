@@ -1,6 +1,6 @@
 /** Converts samples of the API to points of charts. */
 
-import { choice } from "./choice.js";
+import { choice } from "./layout.js";
 import { preference, setPreference } from "./preferences.js";
 
 /** @typedef {{at: number, value: number}} Point time in milliseconds since 1970, and value */

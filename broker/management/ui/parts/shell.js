@@ -6,12 +6,11 @@ import { Api, ApiError, ConnectionLost } from "./api.js";
 import { closeDialogs } from "./dialog.js";
 import { h, patch } from "./element.js";
 import { clock } from "./format.js";
-import { emptyState, heading } from "./layout.js";
+import { choice, emptyState, heading } from "./layout.js";
 import { navigation, showCurrent } from "./navigation.js";
 import { Notice } from "./notice.js";
 import { preference, setPreference } from "./preferences.js";
 import { Refresher } from "./refresh.js";
-import { themeControl } from "./theme.js";
 
 /** Shell of the logged-in user. */
 export class Shell {
@@ -276,4 +275,23 @@ function find(segments) {
     if (params !== null) return [page, params];
   }
   return [undefined, {}];
+}
+
+const THEMES = ["auto", "light", "dark"];
+
+/** Apply the user's theme. Must be called before anything is shown. */
+export function applyTheme() {
+  const theme = preference("theme", "auto");
+  if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+  else delete document.documentElement.dataset.theme;
+}
+
+/** @returns {HTMLElement} select for the theme */
+function themeControl() {
+  const choose = (theme) => {
+    setPreference("theme", theme);
+    applyTheme();
+  };
+  const options = THEMES.map((theme) => [theme, theme]);
+  return choice("choose-theme", "Theme", options, preference("theme", "auto"), choose);
 }
