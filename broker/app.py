@@ -7,13 +7,13 @@ import errno
 import logging
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from socket import socket
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from leveret.broker.addresses import Address, address_of, bind, describe_error, format_address
 from leveret.broker.auth.accounts import Accounts
@@ -31,7 +31,7 @@ from leveret.broker.core.message_stores import (
     open_stores,
     unusable_text,
 )
-from leveret.broker.core.node import Node
+from leveret.broker.core.node import Node, Replica
 from leveret.broker.core.resources.alarms import Alarms
 from leveret.broker.core.resources.memory import MemoryMonitor, available_memory
 from leveret.broker.core.resources.memory_checks import MemoryChecks, Pager
@@ -54,9 +54,7 @@ from leveret.broker.side_programs import BackupReader, make_archiver, make_backu
 from leveret.broker.tls import Tls, TlsError
 from leveret.broker.version import VERSION
 from leveret.protocol.proxy_header import ProxiedAddresses
-from leveret.storage.commit import Copies
 from leveret.storage.definitions_database import (
-    Changes,
     DefinitionsDamagedError,
     DefinitionsDatabase,
     DefinitionsVersionError,
@@ -93,31 +91,6 @@ def _start_errors(*classes: type[Exception]) -> Iterator[None]:
         yield
     except classes as error:
         raise StartError(str(error)) from error
-
-
-@dataclass(frozen=True, slots=True)
-class Replica:
-    """What a leader has of its cluster.
-
-    Attributes:
-        node: Name of the node, as in RabbitMQ.
-        copies: Other machines that must have what clients are told.
-        record: Records changes of definitions that are durable.
-        report: Returns what is known of the cluster, for JSON.
-        metrics: Returns the metrics of this node as lines of Prometheus's text format.
-        nodes: Returns the other nodes with their fields in the HTTP API.
-        hand_over: Lets the node of a name lead, or any for ""; returns its name.
-        forget: Forgets the node of a name, which does not come back.
-    """
-
-    node: str
-    copies: Copies
-    record: Callable[[Changes], None]
-    report: Callable[[], dict[str, Any]]
-    metrics: Callable[[], Iterator[str]]
-    nodes: Callable[[], list[dict[str, Any]]]
-    hand_over: Callable[[str], Awaitable[str]]
-    forget: Callable[[str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,14 +21,14 @@ from urllib.parse import unquote
 import uvloop
 
 from leveret.broker.addresses import address_of, describe_error, format_address
-from leveret.broker.app import App, Embedding, Replica, StartError, memory_limit, ready_line
+from leveret.broker.app import App, Embedding, StartError, memory_limit, ready_line
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.backends.chain import make_backends
 from leveret.broker.config.config_errors import ConfigError, DefinitionsError
 from leveret.broker.config.kinds import Endpoint
 from leveret.broker.config.listening import PlannedListener, planned_listeners
 from leveret.broker.config.options import Replication, Settings
-from leveret.broker.core.node import NODE_PREFIX
+from leveret.broker.core.node import NODE_PREFIX, Replica
 from leveret.broker.ports import Ports
 from leveret.broker.replication.applying import pack_changes
 from leveret.broker.replication.etcd import EtcdRegister

@@ -1,15 +1,18 @@
-"""Name, limits and statistics of the broker's node."""
+"""Name, limits and statistics of the broker's node, and what it has of its cluster if it leads one."""
 
 from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from leveret.broker.core.counters.counters import NodeStatistics
 from leveret.storage.clock import Clock
+from leveret.storage.commit import Copies
+from leveret.storage.definitions_database import Changes
 
 #: RabbitMQ's default disk_free_limit, in bytes.
 _DISK_FREE_LIMIT: Final = 50_000_000
@@ -65,3 +68,28 @@ class Node:
         except OSError:
             return 0
         return found.f_bavail * found.f_frsize
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """What a leader has of its cluster; a RuntimeError of its functions says why something cannot be.
+
+    Attributes:
+        node: Name of the node, as in RabbitMQ.
+        copies: Other machines that must have what clients are told.
+        record: Records changes of definitions that are durable.
+        report: Returns what is known of the cluster, for JSON.
+        metrics: Returns the metrics of this node as lines of Prometheus's text format.
+        nodes: Returns the other nodes with their fields in the HTTP API.
+        hand_over: Lets the node of a name lead, or any for ""; returns its name.
+        forget: Forgets the node of a name, which does not come back.
+    """
+
+    node: str
+    copies: Copies
+    record: Callable[[Changes], None]
+    report: Callable[[], dict[str, Any]]
+    metrics: Callable[[], Iterator[str]]
+    nodes: Callable[[], list[dict[str, Any]]]
+    hand_over: Callable[[str], Awaitable[str]]
+    forget: Callable[[str], Awaitable[None]]

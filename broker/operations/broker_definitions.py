@@ -196,8 +196,8 @@ def load_definitions(
     with _refusals("load_definitions", refuse):
         digest, document = ("", {}) if path is None else _read_document(path)
     if is_new:
-        has_users = any(_objects(document, "users"))
-        if not has_users or not any(_objects(document, "vhosts")):
+        has_users = any(objects_of(document, "users"))
+        if not has_users or not any(objects_of(document, "vhosts")):
             broker.add_vhost(settings.default_vhost)
         if not has_users:
             _add_default_user(settings, accounts, refuse)
@@ -389,12 +389,13 @@ def require_tags(document: Mapping[str, Any]) -> None:
     Raises:
         DefinitionsError: A user has no tags.
     """
-    for user in _objects(document, "users"):
+    for user in objects_of(document, "users"):
         if "tags" not in user:
             raise DefinitionsError(f"users: '{user.get('name')}' has no tags", "tags_not_present")
 
 
-def _objects(document: Mapping[str, Any], section: str) -> Iterator[Mapping[str, Any]]:
+def objects_of(document: Mapping[str, Any], section: str) -> Iterator[Mapping[str, Any]]:
+    """Return the entries of a section; malformed ones are skipped."""
     entries = document.get(section)
     return (entry for entry in (entries if isinstance(entries, list) else ()) if isinstance(entry, Mapping))
 

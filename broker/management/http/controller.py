@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -14,7 +14,7 @@ from aiohttp.typedefs import Handler
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.config.options import Settings
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.node import Node
+from leveret.broker.core.node import Node, Replica
 from leveret.broker.management.http.access import Access
 from leveret.broker.operations.audit import Audit
 from leveret.broker.operations.backups import Backups
@@ -55,29 +55,10 @@ class RequestContext:
     save: Callable[[], None]
     jobs: Jobs
     shovels: Shovels
-    replication: Replication | None = None
+    replication: Replica | None = None
     backups: Backups | None = None
     audit: Audit | None = None
     sign_on: CodeFlow | None = None
-
-
-class Replication(Protocol):
-    """The cluster that the broker is a node of."""
-
-    def report(self) -> dict[str, Any]:
-        """Return what is known of it, for JSON."""
-
-    def metrics(self) -> Iterator[str]:
-        """Return the metrics of this node as lines of Prometheus's text format."""
-
-    def nodes(self) -> list[dict[str, Any]]:
-        """Return the other nodes with their fields in the HTTP API."""
-
-    def hand_over(self, name: str, /) -> Awaitable[str]:
-        """Begin to let the node of a name lead, or any for ""; return its name. RuntimeError if that cannot be."""
-
-    def forget(self, name: str, /) -> Awaitable[None]:
-        """Forget the node of a name, which does not come back. RuntimeError if that cannot be."""
 
 
 class Controller:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
@@ -39,11 +38,6 @@ READERS: Final = {
     "replay": read_replay_options,
     "restore": read_restore_options,
 }
-
-
-def new_counts(returned: int = 0) -> Counts:
-    """Return counts of nothing but a number of messages that were returned before."""
-    return Counts(0, returned, Counter(), Counter())
 
 
 @dataclass(slots=True, eq=False)
@@ -85,7 +79,7 @@ class Job:
     state: str = RUNNING
     finished: int = 0
     error: str = ""
-    counts: Counts = field(default_factory=new_counts)
+    counts: Counts = field(default_factory=Counts)
     number: int = 0
     begin: int = 0
     bad_ends: int = 0
@@ -159,7 +153,7 @@ def _restored(document: Mapping[str, Any]) -> Job:
     texts = {name: _text(document[name]) for name in ("id", "kind", "vhost", "queue", "user", "state")}
     if kind not in READERS or texts["state"] not in STATES:
         raise ValueError(f"there is no kind '{kind}', or no state '{texts['state']}'")
-    counts = Counts(_number(document["scanned"]), _number(document["returned"]), Counter(), Counter())
+    counts = Counts(_number(document["scanned"]), _number(document["returned"]))
     for each in document["left"]:
         counts.miss(_text(each["problem"]), _number(each["count"]), _text(each["target"]))
     for each in document["by_origin"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from leveret.broker.core.deduplication.filter import FilteredRoute
@@ -183,10 +183,10 @@ class Counts:
         by_origin: Messages that match, by target and reason of dead-lettering, or of a replay, routing key.
     """
 
-    scanned: int
-    returned: int
-    left: Counter[tuple[str, str]]
-    by_origin: Counter[tuple[str, str]]
+    scanned: int = 0
+    returned: int = 0
+    left: Counter[tuple[str, str]] = field(default_factory=Counter)
+    by_origin: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def leave(self, plan: Plan, problem: str, count: int = 1) -> None:
         """Count messages that are left where they are."""

@@ -36,7 +36,6 @@ from leveret.broker.operations.jobs.job import (
     RUNNING,
     Job,
     Kind,
-    new_counts,
     restored,
 )
 from leveret.broker.operations.jobs.job_options import JobOptions
@@ -143,7 +142,7 @@ class Jobs:
     def _run_again(self, job: Job) -> None:
         if job.kind not in ("replay", "restore"):
             # What was left before is looked at again.
-            job.counts = new_counts(job.counts.returned)
+            job.counts = Counts(returned=job.counts.returned)
         self.store(job)
         run = _Run(self, job, self._broker, self._accounts, self._turns)
         self._runs[job.job_id] = run
@@ -597,7 +596,7 @@ def new_work(
         counts: What it has done before; None for nothing.
     """
     number, ends = bounds or bounds_of(source, options)
-    counts = counts or new_counts()
+    counts = counts or Counts()
     if isinstance(source, StreamQueue):
         return ReplayWork(principal, source, options, number, ends[0], counts)
     assert isinstance(source, ClassicQueue)

@@ -13,11 +13,11 @@ from leveret.broker.config.declaration import option_values
 from leveret.broker.config.options import OPTIONS
 from leveret.broker.core.broker import CLUSTER_NAME
 from leveret.broker.core.clients import ClientConnection
+from leveret.broker.core.node import Replica
 from leveret.broker.core.scheduling.slices import in_slices
 from leveret.broker.management.http import openapi
 from leveret.broker.management.http.access import has_tag
 from leveret.broker.management.http.controller import Controller, route
-from leveret.broker.management.http.controller import Replication as ReplicatedCluster
 from leveret.broker.management.http.documents.overview import (
     MemoryBreakdown,
     listeners,
@@ -289,7 +289,7 @@ class Replication(Controller):
         self._require()
         raise bad_request("this node leads already; send it to the one that should lead")
 
-    def _require(self) -> ReplicatedCluster:
+    def _require(self) -> Replica:
         if self._context.replication is None:
             raise bad_request("replication.register is none: there is no other node")
         return self._context.replication

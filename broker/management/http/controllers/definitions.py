@@ -25,6 +25,7 @@ from leveret.broker.operations.broker_definitions import (
     import_steps,
     log_left_out,
     name_left_out,
+    objects_of,
     require_tags,
     vhost_export_steps,
 )
@@ -62,7 +63,8 @@ class Definitions(Controller):
         """Import definitions. Existing objects stay."""
         user = self._require(request)
         document, redirect = await _read(request)
-        new = _names(document, "vhosts") - set(self._broker.vhosts)
+        named = {each["name"] for each in objects_of(document, "vhosts") if isinstance(each.get("name"), str)}
+        new = named - set(self._broker.vhosts)
         try:
             left_out = await self._import(document, user)
         finally:
@@ -110,13 +112,6 @@ class Definitions(Controller):
         if not has_tag(user, "administrator"):
             raise not_authorised("Not administrator user")
         return user
-
-
-def _names(document: Mapping[str, Any], section: str) -> set[str]:
-    """Return the names of the entries of a section; malformed entries are skipped."""
-    entries = document.get(section)
-    names = (entry.get("name") for entry in (entries if isinstance(entries, list) else ()) if isinstance(entry, dict))
-    return {name for name in names if isinstance(name, str)}
 
 
 async def _export_response(request: web.Request, pieces: Iterator[tuple[str, Any]]) -> web.Response:

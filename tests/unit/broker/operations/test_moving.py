@@ -7,8 +7,8 @@ import pytest
 
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.broker.operations.jobs.job import new_counts
 from leveret.broker.operations.jobs.job_options import read_move_options
+from leveret.broker.operations.jobs.plans import Counts
 from leveret.broker.operations.jobs.returning import MoveEnd, ReturnWork
 from leveret.broker.operations.jobs.runner import ends_of
 from leveret.broker.operations.principal import Principal
@@ -48,7 +48,7 @@ def new_move(broker: MemoryBroker) -> NewMove:
     ) -> ReturnWork:
         principal = Principal(broker.accounts, broker.accounts.users["guest"], broker.vhost)
         options = read_move_options({"to": target.name, "filter": wanted, "limit": limit})
-        return ReturnWork(principal, source, options, ends_of(source), new_counts(), ends_early=True)
+        return ReturnWork(principal, source, options, ends_of(source), Counts(), ends_early=True)
 
     return begin
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from leveret.broker.core.queues.classic_queue import ClassicQueue
-from leveret.broker.operations.jobs.job import new_counts
 from leveret.broker.operations.jobs.job_options import read_options
-from leveret.broker.operations.jobs.plans import FULL, SAME
+from leveret.broker.operations.jobs.plans import FULL, SAME, Counts
 from leveret.broker.operations.jobs.returning import ReturnWork
 from leveret.broker.operations.jobs.runner import ends_of
 from leveret.broker.operations.principal import Principal
@@ -41,7 +40,7 @@ def fill(queue: ClassicQueue, origin: str, *bodies: str) -> None:
 
 def work_on(broker: MemoryBroker, source: ClassicQueue, **options: Any) -> ReturnWork:
     principal = Principal(broker.accounts, broker.accounts.users["guest"], broker.broker.vhosts["/"])
-    return ReturnWork(principal, source, read_options(options), ends_of(source), new_counts())
+    return ReturnWork(principal, source, read_options(options), ends_of(source), Counts())
 
 
 def run(work: ReturnWork) -> None:
