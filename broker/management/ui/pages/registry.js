@@ -36,8 +36,8 @@
  *   reloadVhosts()      must be called after virtual hosts were added or deleted
  */
 
-/** The pages of operator policies are those of policies, with another title and address. */
-const operatorPage = ({ operator }) => ({ default: operator });
+/** Returns what takes the page of a name from a module that has several. */
+const page = (name) => (module) => ({ default: module[name] });
 
 /** Rows: path with parameters after colons, tab, and module. */
 export const PAGES = [
@@ -54,7 +54,7 @@ export const PAGES = [
   { path: "policies/:vhost/:name", tab: "Policies", load: () => import("./policy.js") },
   { path: "losses", tab: "Losses", load: () => import("./losses.js") },
   { path: "jobs", tab: "Jobs", load: () => import("./jobs.js") },
-  { path: "jobs/:vhost/:name", tab: "Jobs", load: () => import("./job.js") },
+  { path: "jobs/:vhost/:name", tab: "Jobs", load: () => import("./jobs.js").then(page("job")) },
   { path: "sql", tab: "SQL", load: () => import("./sql.js") },
   { path: "shovels", tab: "Admin", load: () => import("./shovels.js") },
   { path: "audit", tab: "Admin", load: () => import("./audit.js") },
@@ -65,8 +65,8 @@ export const PAGES = [
   { path: "vhosts", tab: "Admin", load: () => import("./vhosts.js") },
   { path: "vhosts/:name", tab: "Admin", load: () => import("./vhost.js") },
   { path: "limits", tab: "Admin", load: () => import("./limits.js") },
-  { path: "operator-policies", tab: "Admin", load: () => import("./policies.js").then(operatorPage) },
-  { path: "operator-policies/:vhost/:name", tab: "Admin", load: () => import("./policy.js").then(operatorPage) },
+  { path: "operator-policies", tab: "Admin", load: () => import("./policies.js").then(page("operator")) },
+  { path: "operator-policies/:vhost/:name", tab: "Admin", load: () => import("./policy.js").then(page("operator")) },
 ];
 
 /** Tabs in order; `tag`: tag that is required to see the tab. Tabs without a page in PAGES are hidden. */
