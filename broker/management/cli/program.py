@@ -25,8 +25,9 @@ from leveret.broker.management.cli.command_errors import (
     to_command_fault,
 )
 from leveret.broker.management.cli.command_line import ParsedOptions, find_address, scan
-from leveret.broker.management.cli.printing import DEFAULT, FORMATTERS, Style
+from leveret.broker.management.cli.printing import DEFAULT, FORMATTERS, Style, to_json
 from leveret.broker.printable import escape_multiline
+from leveret.broker.version import VERSION
 
 
 class Streams:
@@ -108,9 +109,7 @@ def run(argv: list[str], environment: Mapping[str, str], streams: Streams) -> in
     try:
         return _run(command, parsed, environment, streams)
     except UsageFault as fault:
-        from leveret.broker.management.cli.help_text import usage_error
-
-        streams.error(usage_error(command, fault.text, argv, streams.err.isatty()))
+        streams.error(known_commands.usage_error(command, fault.text, argv, streams.err.isatty()))
         return fault.status
     except CommandFault as fault:
         return _print_fault(fault, parsed, streams)
@@ -177,22 +176,18 @@ def _print_banner(command: Command, context: CommandContext, name: str, streams:
 
 def _to_fault(error: Exception, command: Command, context: CommandContext) -> CommandFault:
     """Convert an exception to a command error; an unexpected one is an internal error (exit status 70)."""
-    from leveret.broker.management.cli.help_text import unreachable_broker
-
     if isinstance(error, ApiFault):
         return to_command_fault(error)
     if isinstance(error, RequestTimeout):
         text = f"Error: operation {command.name} on node {context.address} timed out."
         return CommandFault(TEMPORARY, f"{text} Timeout value used: {context.timeout:g}")
     if isinstance(error, Unreachable):
-        return CommandFault(UNAVAILABLE, unreachable_broker(str(context.address), str(error)))
+        return CommandFault(UNAVAILABLE, known_commands.unreachable_broker(str(context.address), str(error)))
     return CommandFault(SOFTWARE, f"Error:\n{type(error).__name__}: {error}")
 
 
 def _print_fault(fault: CommandFault, parsed: ParsedOptions, streams: Streams) -> int:
     if parsed.options.get("formatter") == "json" and fault.json is not None:
-        from leveret.broker.management.cli.printing import to_json
-
         streams.error(to_json(fault.json))
         return fault.json_status
     streams.error(escape_multiline(fault.text))
@@ -200,36 +195,27 @@ def _print_fault(fault: CommandFault, parsed: ParsedOptions, streams: Streams) -
 
 
 def _without_command(argv: list[str], preliminary: ParsedOptions, streams: Streams) -> int:
-    from leveret.broker.management.cli.help_text import command_list
-
     if argv == ["--version"]:
-        from leveret.broker.version import VERSION
-
         streams.out.write(f"{VERSION}\n")
         return OK
     if preliminary.options.get("help"):
-        streams.out.write(f"{command_list(streams.out.isatty())}\n")
+        streams.out.write(f"{known_commands.command_list(streams.out.isatty())}\n")
         return OK
-    streams.error(command_list(streams.err.isatty()))
+    streams.error(known_commands.command_list(streams.err.isatty()))
     return USAGE
 
 
 def _report_unknown(name: str, streams: Streams) -> int:
-    from leveret.broker.management.cli.help_text import command_list, unknown_command
-
     if name in known_commands.UNSUPPORTED:
-        streams.error(
-            f"\n{unknown_command(name, None)}\nLeveret does not support it: {known_commands.UNSUPPORTED[name]}."
-        )
+        why = f"Leveret does not support it: {known_commands.UNSUPPORTED[name]}."
+        streams.error(f"\n{known_commands.unknown_command(name, None)}\n{why}")
         return USAGE
     near = known_commands.closest_name(name)
-    text = f"\n{unknown_command(name, near)}"
-    streams.error(text if near else f"{text}\n{command_list(streams.err.isatty())}")
+    text = f"\n{known_commands.unknown_command(name, near)}"
+    streams.error(text if near else f"{text}\n{known_commands.command_list(streams.err.isatty())}")
     return USAGE
 
 
 def _show_help(command: Command, streams: Streams) -> int:
-    from leveret.broker.management.cli.help_text import command_help
-
-    streams.out.write(f"{command_help(command, streams.out.isatty())}\n")
+    streams.out.write(f"{known_commands.command_help(command, streams.out.isatty())}\n")
     return OK

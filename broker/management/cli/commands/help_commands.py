@@ -24,7 +24,6 @@ from leveret.broker.management.cli.command_line import (
     option,
     scan,
 )
-from leveret.broker.management.cli.help_text import command_help, command_list, unknown_command
 from leveret.broker.management.cli.printing import FORMATTERS
 from leveret.broker.version import VERSION
 
@@ -139,13 +138,13 @@ def help(context: CommandContext, name: str = "") -> Result:
     if context.flag("list-commands"):
         return Outcome("\n".join(known_commands.names()))
     if not context.arguments:
-        return Outcome(command_list(terminal))
+        return Outcome(known_commands.command_list(terminal))
     found = known_commands.find(name)
     if found is None:
         near = known_commands.closest_name(name)
-        text = unknown_command(name, near)
+        text = known_commands.unknown_command(name, near)
         raise failed(f"\n{text if near else text.rstrip()}", USAGE)
-    return Outcome(command_help(found, terminal))
+    return Outcome(known_commands.command_help(found, terminal))
 
 
 @command(offline=True)

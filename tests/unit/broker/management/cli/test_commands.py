@@ -19,7 +19,7 @@ from leveret.broker.management.cli.command_line import (
     parse_address,
     scan,
 )
-from leveret.broker.management.cli.help_text import command_help, command_list, usage
+from leveret.broker.management.cli.known_commands import command_help, command_list, usage
 from tests.support.leveretctl import CommandResult, Leveretctl
 
 ROOT = Path(__file__).parents[5]
