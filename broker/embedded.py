@@ -288,16 +288,13 @@ class Leveret:
             await app.abandon()
             raise
         self._app, self._is_dead = app, False
-        self._note_addresses(app)
+        self.url, self.http_url = urls(self._settings, app.addresses)
 
     async def _abandon(self, close_politely: bool) -> None:
         app, self._app = self._app, None
         self._is_dead = True
         if app is not None:
             await app.abandon(close_politely)
-
-    def _note_addresses(self, app: App) -> None:
-        self.url, self.http_url = urls(self._settings, app.addresses)
 
     def _read(self, options: Options, definitions: Definitions | None) -> Settings:
         # Data of tests need not survive a power failure.

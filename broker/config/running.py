@@ -25,7 +25,8 @@ def running_settings(processes: Path = Path("/proc")) -> Settings | None:
     Raises:
         ConfigError: They are no longer valid, for example because the file has changed.
     """
-    for directory in sorted(_numbered(processes), key=lambda path: int(path.name)):
+    numbered = (path for path in processes.iterdir() if path.name.isdecimal())
+    for directory in sorted(numbered, key=lambda path: int(path.name)):
         arguments = _arguments(directory)
         if arguments is not None:
             return parse(arguments, _environment(directory))
@@ -45,10 +46,6 @@ def management_address(settings: Settings) -> tuple[str, int]:
 def _addresses(settings: Settings, name: str) -> Iterator[tuple[str, int]]:
     endpoints = (each.endpoint for each in planned_listeners(settings) if each.name == name)
     return ((_LOOPBACK.get(endpoint.host, endpoint.host), endpoint.port) for endpoint in endpoints)
-
-
-def _numbered(processes: Path) -> Iterator[Path]:
-    return (path for path in processes.iterdir() if path.name.isdecimal())
 
 
 def _arguments(process: Path) -> list[str] | None:

@@ -6,6 +6,7 @@ Modules are imported on first use.
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Final
 
 from leveret.broker.management.cli.command import COMMANDS, Command
@@ -211,19 +212,10 @@ def command_help(command: Command, terminal: bool) -> str:
 
 def usage_error(command: Command, text: str, argv: list[str], terminal: bool) -> str:
     """Return the error text for an invalid command line."""
-    given = " ".join(_masked(argv))
+    # Without logins in URLs, because the text may be logged.
+    given = " ".join(re.sub("(?s)://.*@", "://", word) for word in argv)
     usage_header = Style(terminal=terminal).bold("Usage")
     return f"Error (argument validation): {text}\nArguments given:\n\t{given}\n\n{usage_header}\n\n{usage(command)}"
-
-
-def _masked(argv: list[str]) -> list[str]:
-    """Remove logins from URLs, because the text may be logged."""
-    return [_without_login(word) if "://" in word and "@" in word else word for word in argv]
-
-
-def _without_login(word: str) -> str:
-    scheme, _, rest = word.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}"
 
 
 def unknown_command(name: str, near: str | None) -> str:

@@ -181,10 +181,6 @@ class Formatter(NamedTuple):
 # -- table: values separated by tabs, for `cut` and `awk` ------------------------------------------------
 
 
-def _table_cell(value: Any) -> str:
-    return escape_line(_text(value))
-
-
 def _text(value: Any) -> str:
     if value is None:
         return ""
@@ -210,7 +206,7 @@ def _table_rows(listing: ResultRows, style: Style) -> Iterator[str]:
         if first and style.headers and listing.headed:
             yield "\t".join(listing.columns)
         first = False
-        yield "\t".join(_table_cell(row.get(column)) for column in listing.columns)
+        yield "\t".join(escape_line(_text(row.get(column))) for column in listing.columns)
     if first and not listing.streamed:
         yield ""
     if listing.footer:

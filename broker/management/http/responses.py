@@ -114,11 +114,6 @@ class ChunkedBody(Payload):
         self._end = end
         self._size = size
 
-    @property
-    def kept_bytes(self) -> int:
-        """How many bytes are in memory until it is sent."""
-        return sum(map(len, self._pieces)) + len(self._end)
-
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         """Return the body as text."""
         return b"".join([*map(decompress, self._pieces), self._end]).decode(encoding, errors)

@@ -256,7 +256,7 @@ def line_of(request: web.BaseRequest, response: web.StreamResponse, now: datetim
     size = 0 if request.method == hdrs.METH_HEAD else response.content_length or 0
     version = f"HTTP/{request.version.major}.{request.version.minor}"
     parts = (
-        f"{request.remote or '-'} - {_word(request.get(LOGIN_NAME) or '-')}",
+        f"{request.remote or '-'} - {_quoted(request.get(LOGIN_NAME) or '-').replace(' ', '%20')}",
         f"[{now.day:02}/{_MONTHS[now.month - 1]}/{now:%Y:%H:%M:%S} +0000]",
         f'"{request.method} {_quoted(path)} {version}"',
         f"{response.status} {size}",
@@ -268,10 +268,6 @@ def line_of(request: web.BaseRequest, response: web.StreamResponse, now: datetim
 def _quoted(text: str) -> str:
     shown = escape_line(text).replace("\\", "\\\\").replace('"', '\\"')
     return shown.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def _word(text: str) -> str:
-    return _quoted(text).replace(" ", "%20")
 
 
 class AccessLogger(AbstractAccessLogger):

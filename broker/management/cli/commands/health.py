@@ -102,16 +102,13 @@ def check_alarms(context: CommandContext) -> Result:
 @command((TIMEOUT,), banner="Checking if all vhosts are running on node {context.node} ...")
 def check_virtual_hosts(context: CommandContext) -> Result:
     """Health check that fails if a virtual host is not running."""
-    down = [each["name"] for each in context.api.get("vhosts") if not _is_up(each)]
+    states = {each["name"]: (each.get("cluster_state") or {}).values() for each in context.api.get("vhosts")}
+    down = [name for name, by_node in states.items() if any(state != "running" for state in by_node)]
     if down:
         names = "\n".join(down)
         text = f"Some virtual hosts on node {context.node} are down:\n{names}"
         raise failed(text, json={"down_vhosts": down, "result": "error"})
     return _passed(context, f"Node {context.node} reported all vhosts as running", {"result": "ok"})
-
-
-def _is_up(vhost: dict[str, Any]) -> bool:
-    return all(state == "running" for state in (vhost.get("cluster_state") or {}).values())
 
 
 def _period(context: CommandContext) -> tuple[int, str]:
