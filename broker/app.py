@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from leveret.broker.addresses import Address, address_of, bind, describe_error, format_address
 from leveret.broker.auth.accounts import Accounts
-from leveret.broker.auth.backends.chain import make_backends, open_sign_on
+from leveret.broker.auth.registry import make_backends, open_sign_on
 from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.declaration import option_values
 from leveret.broker.config.kinds import SyncRule

@@ -23,7 +23,7 @@ import uvloop
 from leveret.broker.addresses import address_of, describe_error, format_address
 from leveret.broker.app import App, Embedding, StartError, memory_limit, ready_line
 from leveret.broker.auth.accounts import Accounts
-from leveret.broker.auth.backends.chain import make_backends
+from leveret.broker.auth.registry import make_backends
 from leveret.broker.config.config_errors import ConfigError, DefinitionsError
 from leveret.broker.config.kinds import Endpoint
 from leveret.broker.config.listening import PlannedListener, planned_listeners

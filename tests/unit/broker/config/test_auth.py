@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leveret.broker.auth.backends.chain import BACKENDS as MADE
+from leveret.broker.auth.registry import BACKENDS as MADE
 from leveret.broker.config.auth import BACKENDS
 from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.declaration import RawSetting

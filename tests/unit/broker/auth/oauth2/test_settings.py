@@ -11,10 +11,10 @@ from typing import Any, cast
 import pytest
 
 from leveret.broker.auth.backends.answers import AnswerCache
-from leveret.broker.auth.backends.chain import BACKENDS, open_sign_on
 from leveret.broker.auth.backends.interface import Backend
 from leveret.broker.auth.oauth2.keys import ALGORITHMS
 from leveret.broker.auth.oauth2.settings import OAuth2Settings, ResourceServer, is_safe_url, read_settings
+from leveret.broker.auth.registry import BACKENDS, open_sign_on
 from leveret.broker.config.auth import AuthOAuth2
 from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.declaration import build
