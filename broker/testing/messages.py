@@ -7,7 +7,6 @@ import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from difflib import SequenceMatcher
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias, cast
@@ -296,6 +295,9 @@ def _count(messages: Sequence[PublishedMessage]) -> str:
 
 def _lines(left: Sequence[PublishedMessage], right: Sequence[PublishedMessage]) -> Iterator[str]:
     """Return a line for each message that is only on one side, and some for each that has changed."""
+    # Only failed tests need it.
+    from difflib import SequenceMatcher
+
     matcher = SequenceMatcher(None, [_key(each) for each in left], [_key(each) for each in right], autojunk=False)
     for tag, start, end, other_start, other_end in matcher.get_opcodes():
         if tag == "equal":
