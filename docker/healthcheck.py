@@ -12,8 +12,8 @@ import sys
 from typing import Final
 
 from leveret.broker.config.config_errors import ConfigError
+from leveret.broker.config.listening import amqp_address, management_address, running_settings
 from leveret.broker.config.options import Settings
-from leveret.broker.config.running import amqp_address, management_address, running_settings
 
 _AMQP: Final = b"AMQP\x00\x00\x09\x01"
 #: A method frame on channel 0.

@@ -10,8 +10,8 @@ import os
 from urllib.parse import quote
 
 from leveret.broker.config.config_errors import ConfigError
+from leveret.broker.config.listening import management_address, running_settings
 from leveret.broker.config.options import Settings
-from leveret.broker.config.running import management_address, running_settings
 from leveret.broker.management.cli.command_line import URL_VARIABLE
 from leveret.broker.management.cli.program import main as leveretctl
 

@@ -266,6 +266,12 @@ def actor_of(client: ClientIdentity) -> Actor:
     return Actor(client.username, client.peer[0])
 
 
+def client_provided_name(connection: ClientIdentity) -> str | None:
+    """Return the client-provided connection name; None if there is none."""
+    name = find(connection.client_properties, "connection_name")
+    return as_text(name) if name is not None and name.kind == "S" else None
+
+
 def channel_name(channel: ClientChannel) -> str:
     """Return the name of a channel: its connection's name and its number in brackets."""
     return f"{channel.client.name} ({channel.number})"
@@ -304,13 +310,12 @@ def connection_fields(connection: ClientConnection, node: str) -> dict[str, Any]
 
 
 def _identity_fields(connection: ClientIdentity, node: str) -> dict[str, Any]:
-    given = find(connection.client_properties, "connection_name")
     return {
         "name": connection.name,
         "pid": connection.name,
         "node": node,
         "client_properties": connection.client_properties,
-        "user_provided_name": as_text(given) if given is not None and given.kind == "S" else None,
+        "user_provided_name": client_provided_name(connection),
     }
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, NamedTuple, cast
 
 from leveret.broker.app import App
-from leveret.broker.core.clients import ClientConnection
+from leveret.broker.core.clients import ClientConnection, client_provided_name
 from leveret.broker.core.messages import read_extra_keys
 from leveret.broker.core.vhosts.routing import route
 from leveret.broker.session.channel import Channel, ChannelConsumer
@@ -19,7 +19,6 @@ from leveret.broker.session.output import Confirms
 from leveret.broker.session.shared_state import Interceptor
 from leveret.broker.testing.messages import PublishedMessage, read_published
 from leveret.protocol.faults import ChannelFault
-from leveret.protocol.field_table import as_text, find
 from leveret.protocol.frame_reader import AckRun, Event, MethodReceived, Publish, PublishRun, VariedRun
 from leveret.protocol.methods import INDEX
 from leveret.protocol.properties import Properties
@@ -70,7 +69,7 @@ class Choice:
         """Return whether a connection, with an open virtual host, is meant."""
         if self.vhost not in (None, connection.vhost_name):
             return False
-        return self.connection is None or self.connection in (connection.name, _given_name(connection))
+        return self.connection is None or self.connection in (connection.name, client_provided_name(connection))
 
     def has_message(self, message: PublishedMessage, queue_names: Callable[[], Collection[str]]) -> bool:
         """Return whether a message is meant; queue_names() returns those of the queues that it is routed to."""
@@ -119,11 +118,6 @@ class Fault:
         given = {name: value for name, value in vars(self.choice).items() if value not in (None, "")}
         about = ", ".join(f"{name}={value!r}" for name, value in given.items())
         return f"<Fault {self.kind}({about}), happened {self.count} times>"
-
-
-def _given_name(connection: ClientConnection) -> str | None:
-    name = find(connection.client_properties, "connection_name")
-    return as_text(name) if name is not None and name.kind == "S" else None
 
 
 _NAMES: Final = {index: name for name, index in INDEX.items()}

@@ -9,7 +9,13 @@ from aiohttp import web
 
 from leveret.broker.auth.accounts import User
 from leveret.broker.core.broker import Broker
-from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer, channel_name
+from leveret.broker.core.clients import (
+    ClientChannel,
+    ClientConnection,
+    ClientConsumer,
+    channel_name,
+    client_provided_name,
+)
 from leveret.broker.management.fields import CONNECTION
 from leveret.broker.management.http.access import OBJECT_REFUSAL, Access, has_tag
 from leveret.broker.management.http.controller import Controller, route
@@ -17,7 +23,6 @@ from leveret.broker.management.http.documents.clients import (
     CHANNEL_SORT_KEYS,
     ConnectionView,
     channel_document,
-    client_provided_name,
     connection_document,
     consumer_document,
     short_connection,
@@ -43,7 +48,7 @@ class Connections(Controller):
             order=lambda connection: (connection.vhost_name, connection.name),
             keys=sort_keys(CONNECTION, lambda connection: ConnectionView(connection, self._node_name, alarmed)),
             name=lambda connection: connection.name,
-            alias=client_provided_name,
+            alias=lambda connection: client_provided_name(connection) or "",
         )
         return await list_response(request, connections, view, paginated=True)
 
@@ -194,7 +199,7 @@ class Channels(Controller):
             order=lambda channel: (channel.client.vhost_name, channel.client.name, channel.number),
             keys=CHANNEL_SORT_KEYS,
             name=channel_name,
-            alias=lambda channel: client_provided_name(channel.client),
+            alias=lambda channel: client_provided_name(channel.client) or "",
         )
         return await list_response(request, channels, view, paginated=True)
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
-from leveret.broker.core.clients import ClientChannel, ClientConnection, ClientConsumer, ClientIdentity, channel_name
+from leveret.broker.core.clients import (
+    ClientChannel,
+    ClientConnection,
+    ClientConsumer,
+    ClientIdentity,
+    channel_name,
+    client_provided_name,
+)
 from leveret.broker.core.counters.counters import ChannelCounters, ConnectionCounters
 from leveret.broker.core.json_values import table_to_json
 from leveret.broker.core.queues.consumer_names import ConsumerName
@@ -13,7 +20,6 @@ from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.broker.management.fields import CHANNEL, CONNECTION, CONSUMER, CONSUMER_NAME
 from leveret.broker.management.http.documents.views import document_maker, iso_time, sort_keys
 from leveret.broker.management.http.statistics import Rates, delivery_numbers, message_stats, numbers, publish_numbers
-from leveret.protocol.field_table import as_text, find
 
 _DATA: Final = numbers(ConnectionCounters.FIELDS, **{field.name: field.rate for field in CONNECTION if field.rate})
 _MESSAGES: Final = (publish_numbers(ChannelCounters.FIELDS), delivery_numbers(ChannelCounters.FIELDS))
@@ -161,12 +167,6 @@ _stream_consumer: Final = document_maker(CONSUMER)
 _consumer_name: Final = document_maker(CONSUMER_NAME)
 #: Values that lists are sorted by, by field. Sorting by others makes all documents.
 CHANNEL_SORT_KEYS: Final = sort_keys(CHANNEL, ChannelView)
-
-
-def client_provided_name(connection: ClientIdentity) -> str:
-    """Return the client-provided connection name; "" if there is none."""
-    name = find(connection.client_properties, "connection_name")
-    return as_text(name) if name is not None and name.kind == "S" else ""
 
 
 def short_connection(connection: ClientConnection, node: str) -> dict[str, Any]:

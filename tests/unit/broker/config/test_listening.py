@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from leveret.broker.config.config_errors import ConfigError
+from leveret.broker.config.listening import amqp_address, management_address, running_settings
 from leveret.broker.config.load import load
-from leveret.broker.config.running import amqp_address, management_address, running_settings
 
 
 def process(directory: Path, number: int, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
