@@ -13,15 +13,14 @@ if __name__ != "leveret.analytics":
     raise ImportError(f"{__name__} is a folder of the package leveret: import leveret.analytics instead")
 
 if TYPE_CHECKING:
-    from leveret.analytics.spark.read import read as read
     from leveret.analytics.spark.session import Session as Session
+    from leveret.analytics.spark.session import read as read
     from leveret.analytics.spark.session import register as register
 else:
 
     def __getattr__(name: str) -> object:
-        places = {"Session": "spark.session", "read": "spark.read", "register": "spark.session"}
-        if name in places:
-            return getattr(importlib.import_module(f"leveret.analytics.{places[name]}"), name)
+        if name in __all__:
+            return getattr(importlib.import_module("leveret.analytics.spark.session"), name)
         raise AttributeError(f"module 'leveret.analytics' has no attribute {name!r}")
 
 

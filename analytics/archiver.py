@@ -17,8 +17,14 @@ from leveret.analytics.archive.archive_files import ArchiveFiles
 from leveret.analytics.archive.buckets import Buckets
 from leveret.analytics.archive.data_writer import DataWriter
 from leveret.analytics.archive.layout import is_broker_name, parse_data_name
-from leveret.analytics.archive.manifest import BrokerFiles, DataFile, Manifest
-from leveret.analytics.archive.manifest_log import ManifestLog, last_manifests, microseconds_now
+from leveret.analytics.archive.manifests import (
+    BrokerFiles,
+    DataFile,
+    Manifest,
+    ManifestLog,
+    last_manifests,
+    microseconds_now,
+)
 from leveret.analytics.archive.upkeep import Upkeep
 from leveret.analytics.arguments import ARCHIVE_PROGRAM, end_at_eof, exit_on_sigterm, make_archive_parser, say
 from leveret.analytics.arrow_schema import with_broker

@@ -15,7 +15,7 @@ import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from leveret.analytics.archive.layout import parse_data_name
-from leveret.analytics.archive.manifest import ArchivePart, DataFile
+from leveret.analytics.archive.manifests import ArchivePart, DataFile
 from leveret.analytics.arrow_schema import schema_of
 from leveret.analytics.columns import BROKER, TIME_COLUMNS, types_of
 from leveret.analytics.errors import OptionError

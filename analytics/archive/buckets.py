@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from leveret.analytics.archive.archive_files import ArchiveFiles
-from leveret.analytics.archive.manifest import DataFile
+from leveret.analytics.archive.manifests import DataFile
 from leveret.analytics.columns import ARCHIVED_TABLES, layout_of
 
 #: What a file of one bucket says of itself: its number and how many there are; empty for rows without a queue.

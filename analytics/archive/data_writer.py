@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 
 from leveret.analytics.archive.archive_files import ArchiveFiles
 from leveret.analytics.archive.buckets import Bucket, Buckets, has_queues
-from leveret.analytics.archive.field_ids import archived_schema
 from leveret.analytics.archive.layout import DAY, data_path, date_of
-from leveret.analytics.archive.manifest import DataFile
+from leveret.analytics.archive.manifests import DataFile
+from leveret.analytics.arrow_schema import archived_schema
 from leveret.analytics.columns import time_column
 
 #: Virtual hosts and names of queues, which may be null.

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from leveret.analytics.archive.archive_files import ArchiveFiles
 from leveret.analytics.archive.layout import superseded_path
-from leveret.analytics.archive.manifest import ArchivePart
+from leveret.analytics.archive.manifests import ArchivePart
 from leveret.analytics.arrow_schema import schema_of
 from leveret.analytics.bodies.body_format import BodyFormat
 from leveret.analytics.columns import ARCHIVED_TABLES, TIME_COLUMNS

@@ -18,8 +18,7 @@ from leveret.analytics.archive.buckets import Bucket, Buckets
 from leveret.analytics.archive.data_writer import DataWriter
 from leveret.analytics.archive.file_reading import read_whole
 from leveret.analytics.archive.layout import DAY, SUPERSEDED, date_of, parse_data_date, superseded_path
-from leveret.analytics.archive.manifest import DataFile
-from leveret.analytics.archive.manifest_log import ManifestLog
+from leveret.analytics.archive.manifests import DataFile, ManifestLog
 from leveret.analytics.arrow_schema import schema_of
 from leveret.analytics.columns import ARCHIVED_TABLES
 

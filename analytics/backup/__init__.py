@@ -6,7 +6,6 @@ again: segments are immutable once they are full, and before that they and the e
 written last, in one step, so a backup that is killed leaves nothing that counts.
 
 Read in this order: layout.py (what is in a repository), repository.py (reads and writes it), writers.py (who does),
-capture.py (takes a backup), continuation.py (after those of another directory), listing.py (which there are, and how
-long they are kept), running.py (takes them again and again), moments.py (the files of one moment), restore.py,
-republish.py, command.py.
+capture.py (takes a backup, also after those of another directory), listing.py (which there are, and how long they
+are kept), moments.py (the files of one moment), restore.py, republish.py, command.py (takes them again and again).
 """

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from leveret.analytics.archive.archive_files import ArchiveFiles
-from leveret.analytics.archive.manifest_log import microseconds_now, read_manifests, store_ids
+from leveret.analytics.archive.manifests import microseconds_now, read_manifests, store_ids
 from leveret.analytics.arguments import ICEBERG_PROGRAM, make_iceberg_parser
 from leveret.analytics.errors import AnalyticsError, ArchiveError, missing_iceberg
 

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from leveret.analytics.archive.archive_files import ArchiveFiles
-from leveret.analytics.archive.manifest import DataFile
-from leveret.analytics.archive.manifest_log import read_manifests, store_ids
+from leveret.analytics.archive.manifests import DataFile, read_manifests, store_ids
 from leveret.analytics.arguments import URL_VARIABLE
 from leveret.analytics.columns import OF_RULE, TIME_COLUMNS
 from leveret.analytics.errors import AnalyticsError

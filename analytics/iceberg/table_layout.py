@@ -33,13 +33,13 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from leveret.analytics.archive import manifest
+from leveret.analytics.archive import manifests
 from leveret.analytics.archive.archive_files import ArchiveFiles
 from leveret.analytics.archive.buckets import Bucket, Buckets, has_queues
 from leveret.analytics.archive.data_writer import MERGED, SORTED
-from leveret.analytics.archive.field_ids import FIRST_COLUMNS, field_ids, later_columns
 from leveret.analytics.archive.file_reading import open_data
 from leveret.analytics.archive.layout import DAY
+from leveret.analytics.arrow_schema import FIRST_COLUMNS, field_ids, later_columns
 from leveret.analytics.bodies.value_types import parse_type
 from leveret.analytics.columns import ARCHIVED_TABLES, BROKER, COLUMNS, TIME_COLUMNS, VALUE, VALUE_ERROR, layout_of
 from leveret.analytics.errors import ArchiveError, ArchiveRefusedError
@@ -196,7 +196,7 @@ class TableFile(NamedTuple):
 
 
 def table_file(
-    files: ArchiveFiles, file: manifest.DataFile, metadata: TableMetadata, bucket: Bucket | None
+    files: ArchiveFiles, file: manifests.DataFile, metadata: TableMetadata, bucket: Bucket | None
 ) -> TableFile:
     """Return a file for a table.
 

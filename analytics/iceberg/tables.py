@@ -18,10 +18,10 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 
-from leveret.analytics.archive import manifest
+from leveret.analytics.archive import manifests
 from leveret.analytics.archive.archive_files import ArchiveFiles
 from leveret.analytics.archive.layout import parse_data_name
-from leveret.analytics.archive.manifest import BrokerFiles, Manifest
+from leveret.analytics.archive.manifests import BrokerFiles, Manifest
 from leveret.analytics.archive.upkeep import GRACE
 from leveret.analytics.columns import TIME_COLUMNS
 from leveret.analytics.errors import ArchiveError, ArchiveRefusedError
@@ -122,7 +122,9 @@ class IcebergTables:
                 raise
         return changed
 
-    def _follow(self, name: str, last: Manifest, wanted: dict[str, manifest.DataFile], brokers: Collection[str]) -> int:
+    def _follow(
+        self, name: str, last: Manifest, wanted: dict[str, manifests.DataFile], brokers: Collection[str]
+    ) -> int:
         for _ in range(_TRIES):
             table = self._table(name)
             foreign = self._foreign_snapshot(table, name)
@@ -258,7 +260,7 @@ class IcebergTables:
         self,
         table: Table,
         last: Manifest,
-        added: Sequence[manifest.DataFile],
+        added: Sequence[manifests.DataFile],
         removed: frozenset[str] | set[str],
         repairs: bool,
     ) -> Table:
@@ -305,7 +307,7 @@ class IcebergTables:
             self._delete(committed, path)
         return committed
 
-    def _append_mixed(self, change: Transaction, mixed: Sequence[manifest.DataFile], summary: dict[str, str]) -> None:
+    def _append_mixed(self, change: Transaction, mixed: Sequence[manifests.DataFile], summary: dict[str, str]) -> None:
         """Append files with rows of several buckets, which are partitioned by day only."""
         with change.update_spec() as spec:
             remove_bucket(spec)

@@ -1,4 +1,4 @@
-"""Registers the data source in a Spark session; renews and releases the snapshots that its queries read."""
+"""The data source in a Spark session: its registration, `read`, views, and the leases of what queries read."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, Unpack
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from leveret.analytics.archive.layout import Sources, find_sources
-from leveret.analytics.archive.manifest_log import broker_names
-from leveret.analytics.columns import ARCHIVED_TABLES, BROKER, TABLES
+from leveret.analytics.archive.manifests import broker_names
+from leveret.analytics.columns import ARCHIVED_TABLES, BROKER, TABLES, VALUE, ddl_of, types_of
 from leveret.analytics.data_files import absolute_location
 from leveret.analytics.errors import AnalyticsError
 from leveret.analytics.option_values import BODY_OPTIONS
-from leveret.analytics.options import applies, locations_in, parse_options
+from leveret.analytics.options import ReadOptions, applies, locations_in, parse_options, refuse_unknown, takes_options
 from leveret.analytics.sink.outcome import NOTES, Written, read_written
 from leveret.analytics.spark.source import LeveretDataSource
 from leveret.analytics.tables.query_snapshots import noted_snapshots, save_shared_snapshot
+from leveret.analytics.tables.table_query import make_query, python_options
 from leveret.analytics.tables.table_reading import damage_of
 from leveret.storage.snapshots.lease import LEASE_FILE, SnapshotLease
 from leveret.storage.snapshots.snapshot import NoSuchQueueError
@@ -335,3 +336,49 @@ def _heartbeat(path: str) -> float:
         return os.stat(f"{path}/{LEASE_FILE}").st_mtime
     except OSError:
         return 0.0
+
+
+@takes_options(ReadOptions)
+def read(
+    spark: SparkSession,
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    table: str = "messages",
+    *,
+    columns: Sequence[str] | None = None,
+    **options: Unpack[ReadOptions],
+) -> DataFrame:
+    """Return a table of a data directory as a data frame; no setting of the session is changed.
+
+    Spark tells data sources neither the columns nor the limit of a query. Here only `columns` are decoded, and with
+    `limit` one task reads files, one after the other, until it has enough rows.
+
+    Args:
+        spark: The session; the data source is registered in it.
+        path: The data directory, or the URI of a copy; or an archive, or a list of one archive and of data directories;
+            see leveret.scan().
+        table: `messages`, `delayed`, `events`, `audit`, `segments` or `queues`.
+        columns: Names of the columns, in order; None for all.
+        options: See ReadOptions.
+    Raises:
+        OptionError: An argument is wrong, or does not apply to the table.
+    """
+    refuse_unknown("read", options, ReadOptions)
+    locations = locations_in(path)
+    given = python_options(locations[0], table, options)
+    parsed = parse_options(given)
+    _ = parsed.batch_limits
+    sources = find_sources(locations)
+    types = types_of(table, sources is not None, parsed.bodies is not None)
+    query = make_query(parsed, sources, columns, register(spark).directory)
+    if query.bodies is not None:
+        types[VALUE] = query.bodies.ddl
+        # What was inferred once is the same for all columns.
+        is_inferred = (
+            query.bodies.form == "json" and not given.get("bodyschema") and query.options.bodies == parsed.bodies
+        )
+        given |= {"bodyschema": query.bodies.ddl} if is_inferred else {}
+    reader = spark.read.format("leveret").schema(ddl_of({name: types[name] for name in query.columns}))
+    if len(locations) == 1:
+        return reader.options(**given).load()
+    del given["path"]
+    return reader.options(**given).load(locations)

@@ -13,8 +13,14 @@ from typing import Any
 
 from leveret.analytics.archive.archive_files import ArchiveFiles
 from leveret.analytics.archive.layout import Sources
-from leveret.analytics.archive.manifest import BrokerFiles, Manifest, archive_parts
-from leveret.analytics.archive.manifest_log import names_of, read_manifests, store_ids
+from leveret.analytics.archive.manifests import (
+    BrokerFiles,
+    Manifest,
+    archive_parts,
+    names_of,
+    read_manifests,
+    store_ids,
+)
 from leveret.analytics.data_files import LocalFiles, open_files
 from leveret.analytics.options import Options
 from leveret.analytics.selection import RowLimits, Selection

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from leveret.analytics.archive.manifest import ArchivePart
+from leveret.analytics.archive.manifests import ArchivePart
 from leveret.analytics.options import Options
 from leveret.analytics.selection import RowLimits, Selection
 from leveret.storage.directory.queue_names import QueueName

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from leveret.analytics.archive.layout import Sources
-from leveret.analytics.archive.manifest import ArchivePart
+from leveret.analytics.archive.manifests import ArchivePart
 from leveret.analytics.bodies.json_bodies import load_json
 from leveret.analytics.bodies.json_values import infer_type
 from leveret.analytics.bodies.payloads import SOURCE_COLUMNS, BodyError, Payloads, archived_payloads, payloads_of

@@ -14,7 +14,7 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 
-from leveret.analytics.archive.manifest import ArchivePart
+from leveret.analytics.archive.manifests import ArchivePart
 from leveret.analytics.arrow_schema import with_broker
 from leveret.analytics.bodies.body_format import BodyFormat
 from leveret.analytics.columns import BROKER, TIME_COLUMNS

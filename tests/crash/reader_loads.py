@@ -17,7 +17,7 @@ from typing import Final
 import pyarrow.parquet as pq
 
 from leveret.analytics.archive.archive_files import ArchiveFiles
-from leveret.analytics.archive.manifest_log import read_manifests, store_ids
+from leveret.analytics.archive.manifests import read_manifests, store_ids
 from tests.crash.process_loads import PATIENCE, Consumer, ProcessLoad, Publisher
 from tests.crash.rounds import Round, Worker
 from tests.support.archived import data_files

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from leveret.analytics.archive.archive_files import ArchiveFiles
-from leveret.analytics.archive.manifest import DataFile
-from leveret.analytics.archive.manifest_log import read_manifests, store_ids
+from leveret.analytics.archive.manifests import DataFile, read_manifests, store_ids
 from leveret.analytics.archiver import Archiver, ArchiverOptions
 from tests.spark.directories import DirectoryBuilder
 

@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple
 import duckdb
 
 from leveret.analytics.archive.archive_files import ArchiveFiles
-from leveret.analytics.archive.manifest_log import read_manifests, store_ids
+from leveret.analytics.archive.manifests import read_manifests, store_ids
 from leveret.analytics.iceberg.catalogs import open_catalog
 from tests.support.archiver_process import ArchiverProcess
 from tests.support.leveret_process import LeveretProcess

@@ -15,7 +15,7 @@ import pytest
 from kombu.compression import compress
 
 import leveret
-from leveret.analytics.archive import data_writer, manifest
+from leveret.analytics.archive import data_writer, manifests
 from leveret.analytics.archive.archive_files import ArchiveFiles
 from leveret.analytics.archive.file_reading import read_file
 from leveret.analytics.bodies import json_bodies, payloads
@@ -99,7 +99,7 @@ def test_few_messages_of_many_are_looked_at(
 ) -> None:
     """Those of all queues, in one row group or in many."""
     monkeypatch.setattr(data_writer, "_GROUP_BYTES", 30_000 if groups == 1 else 1000)
-    monkeypatch.setattr(manifest, "_TASK_BYTES", 1)
+    monkeypatch.setattr(manifests, "_TASK_BYTES", 1)
     builder, url = DirectoryBuilder(tmp_path / "data"), f"{tmp_path}/archive"
     for name in "abcdefgh":
         bodies = [json.dumps({name: number}).encode() for number in range(100)]

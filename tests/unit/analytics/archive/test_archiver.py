@@ -11,7 +11,7 @@ import pytest
 
 from leveret.analytics.archive import upkeep
 from leveret.analytics.archive.archive_files import ArchiveFiles
-from leveret.analytics.archive.manifest_log import read_manifests, store_ids
+from leveret.analytics.archive.manifests import read_manifests, store_ids
 from leveret.analytics.archiver import Archiver, main
 from leveret.analytics.columns import ARCHIVED_TABLES, TABLES
 from leveret.analytics.errors import ArchiveError, ArchiveRefusedError

@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import leveret
-from leveret.analytics.archive import data_writer, field_ids, upkeep
+from leveret.analytics import arrow_schema
+from leveret.analytics.archive import data_writer, upkeep
 from leveret.analytics.archive.archive_files import ArchiveFiles
 from leveret.analytics.archive.data_writer import DataWriter
-from leveret.analytics.archive.manifest_log import read_manifests, store_ids
+from leveret.analytics.archive.manifests import read_manifests, store_ids
 from leveret.analytics.archiver import Archiver
 from leveret.analytics.arrow_schema import schema_of
 from leveret.analytics.columns import ARCHIVED_TABLES
@@ -397,7 +398,7 @@ def test_a_column_that_is_added_later_is_null_in_older_files(
         (new,) = writer.finish()
     tables_of(files, catalog).follow(type(state)(state.last, {**state.files, new.path: new}))
     table = table_in(catalog, files)
-    assert table.schema().find_field("exchange_2").field_id == max(field_ids.field_ids("messages").values())
+    assert table.schema().find_field("exchange_2").field_id == max(arrow_schema.field_ids("messages").values())
     assert sorted(table.scan().to_arrow()["exchange_2"].to_pylist(), key=str) == [None] * 10 + ["e"]
 
 
@@ -523,12 +524,12 @@ def test_files_that_tables_may_have_are_kept_while_the_catalog_is_away(
 def test_columns_have_numbers() -> None:
     for table, columns in ARCHIVED_TABLES.items():
         # A column that is added stands last, as in Iceberg's tables.
-        first = field_ids.FIRST_COLUMNS[table]
+        first = arrow_schema.FIRST_COLUMNS[table]
         assert tuple(columns)[: len(first)] == first
-        numbers = field_ids.field_ids(table)
+        numbers = arrow_schema.field_ids(table)
         assert sorted(numbers.values()) == [*range(1, len(numbers) + 1)]
     # Files have been written with these.
-    assert (len(field_ids.FIRST_COLUMNS["messages"]), len(field_ids.FIRST_COLUMNS["events"])) == (36, 23)
+    assert (len(arrow_schema.FIRST_COLUMNS["messages"]), len(arrow_schema.FIRST_COLUMNS["events"])) == (36, 23)
 
 
 def test_a_store_of_objects(builder: DirectoryBuilder, stores: list[SegmentStore], bucket: str) -> None:

@@ -11,8 +11,15 @@ from hypothesis import strategies as st
 
 from leveret.analytics.archive.archive_files import ArchiveFiles
 from leveret.analytics.archive.layout import FORMAT, manifest_path
-from leveret.analytics.archive.manifest import DataFile, Manifest, pack_manifest, unpack_manifest
-from leveret.analytics.archive.manifest_log import ManifestLog, read_manifests, store_ids
+from leveret.analytics.archive.manifests import (
+    DataFile,
+    Manifest,
+    ManifestLog,
+    pack_manifest,
+    read_manifests,
+    store_ids,
+    unpack_manifest,
+)
 from leveret.analytics.errors import ArchiveError, ArchiveRefusedError
 from tests.support.examples import examples
 

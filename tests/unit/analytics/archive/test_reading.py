@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import leveret
-from leveret.analytics.archive import manifest, upkeep
+from leveret.analytics.archive import manifests, upkeep
 from leveret.analytics.archive.archive_files import ArchiveFiles
-from leveret.analytics.archive.manifest_log import broker_names
+from leveret.analytics.archive.manifests import broker_names
 from leveret.analytics.columns import TABLES
 from leveret.analytics.errors import OptionError
 from leveret.storage.directory.archive_note import ArchiveNote, write_note
@@ -235,7 +235,7 @@ def test_a_file_that_is_gone_or_damaged(builder: DirectoryBuilder, tmp_path: Pat
 
 
 def test_a_large_archive_is_read_in_parts(builder: DirectoryBuilder, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest, "_TASK_BYTES", 1)
+    monkeypatch.setattr(manifests, "_TASK_BYTES", 1)
     archive(builder, ArchiveFiles(url), batch=20)
     assert bodies(url).total() == 120
 

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 
 import leveret
-from leveret.analytics.archive import manifest, manifest_log, upkeep
+from leveret.analytics.archive import manifests, upkeep
 from leveret.analytics.archive.archive_files import ArchiveFiles
 from tests.spark.directories import DirectoryBuilder
 from tests.support.archived import archive
@@ -27,8 +27,7 @@ KEY = ("broker", "queue_id", "store_priority", "seq")
 @pytest.fixture
 def every_third(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each third manifest names all files."""
-    for module in (manifest, manifest_log):
-        monkeypatch.setattr(module, "COMPLETE_STEP", 3)
+    monkeypatch.setattr(manifests, "COMPLETE_STEP", 3)
 
 
 @pytest.fixture

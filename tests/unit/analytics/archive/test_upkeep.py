@@ -9,8 +9,7 @@ import pytest
 import leveret
 from leveret.analytics.archive import upkeep
 from leveret.analytics.archive.archive_files import ArchiveFiles
-from leveret.analytics.archive.manifest import BrokerFiles
-from leveret.analytics.archive.manifest_log import read_manifests, store_ids
+from leveret.analytics.archive.manifests import BrokerFiles, read_manifests, store_ids
 from leveret.analytics.archiver import main
 from leveret.storage.stores.segment_store import SegmentStore
 from tests.spark.directories import START, DirectoryBuilder
