@@ -25,7 +25,7 @@ def table_from_json(arguments: Mapping[str, Any]) -> FieldTable:
 
 
 def _table(arguments: Mapping[str, Any]) -> FieldTable:
-    return tuple((_name(key), _field(value)) for key, value in arguments.items())
+    return tuple((_name(key), field_from_json(value)) for key, value in arguments.items())
 
 
 def table_to_json(table: FieldTable) -> dict[str, Any]:
@@ -39,7 +39,12 @@ def _name(key: str) -> str:
     return key
 
 
-def _field(value: Any) -> FieldValue:
+def field_from_json(value: Any) -> FieldValue:
+    """Convert a JSON value to the field that RabbitMQ makes of it.
+
+    Raises:
+        ValueError: It has no field type.
+    """
     if isinstance(value, bool):
         return FieldValue("t", value)
     if isinstance(value, int):
@@ -53,7 +58,7 @@ def _field(value: Any) -> FieldValue:
     if isinstance(value, Mapping):
         return FieldValue("F", _table(value))
     if isinstance(value, list):
-        return FieldValue("A", tuple(map(_field, value)))
+        return FieldValue("A", tuple(map(field_from_json, value)))
     if value is not None:
         # From YAML, for example a date.
         raise ValueError(f"{value!r} is not a JSON value")

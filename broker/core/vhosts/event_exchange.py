@@ -11,11 +11,13 @@ from typing import Any, Final
 
 from leveret.broker.core.events import Event
 from leveret.broker.core.exchanges.base import Exchange
+from leveret.broker.core.json_values import field_from_json
 from leveret.broker.core.scheduling.turn import Turn
+from leveret.broker.core.terms import format_value
 from leveret.broker.core.vhosts.routing import publish
 from leveret.broker.core.vhosts.topology import Topology
 from leveret.protocol import properties
-from leveret.protocol.erlang_terms import format_binary, format_float, format_list, format_tuple
+from leveret.protocol.erlang_terms import format_binary, format_tuple
 from leveret.protocol.field_table import TYPE_NAMES, FieldTable, FieldValue, longstr
 
 #: Name and type of the exchange; it is internal and predeclared.
@@ -86,14 +88,8 @@ def _as_field(name: str, value: Any) -> FieldValue:
     """Return the value of a header. Field tables become lists of Erlang's terms, one for each entry."""
     if name in _ADDRESSES and isinstance(value, str):
         return longstr(_format_address(value))
-    if isinstance(value, bool):
-        return FieldValue("t", value)
-    if isinstance(value, int):
-        return FieldValue("l", value)
-    if isinstance(value, float):
-        return FieldValue("d", value)
-    if isinstance(value, str):
-        return longstr(value)
+    if isinstance(value, bool | int | float | str):
+        return field_from_json(value)
     if isinstance(value, Mapping):
         return FieldValue("F", tuple([(key, _as_field(key, each)) for key, each in value.items()]))
     if isinstance(value, tuple):
@@ -102,29 +98,10 @@ def _as_field(name: str, value: Any) -> FieldValue:
 
 
 def _format_entry(key: str, field: FieldValue) -> str:
-    return format_tuple(_format_bytes(key.encode("utf-8", "surrogateescape")), TYPE_NAMES[field.kind], _format(field))
-
-
-def _format(field: FieldValue) -> str:
-    """Return the value of a field as Erlang prints it."""
-    kind, value = field
-    if kind in "Sx":
-        return _format_bytes(value)
-    if kind == "t":
-        return "true" if value else "false"
-    if kind in "fd":
-        return format_float(value)
-    if kind == "F":
-        return format_list(_format_entry(key, each) for key, each in value)
-    if kind == "A":
-        return format_list(format_tuple(TYPE_NAMES[each.kind], _format(each)) for each in value)
-    if kind == "D":
-        return format_tuple(*map(str, value))
-    return "undefined" if value is None else str(value)
-
-
-def _format_bytes(octets: bytes) -> str:
-    return format_binary(octets).encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
+    entry = format_tuple(
+        format_binary(key.encode("utf-8", "surrogateescape")), TYPE_NAMES[field.kind], format_value(field)
+    )
+    return entry.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
 
 
 def _format_address(host: str) -> str:
