@@ -92,16 +92,14 @@ def absolute_location(location: str) -> str:
     return location if "://" in location else os.path.abspath(location)
 
 
-def open_files(location: str) -> tuple[RemoteFiles | None, str]:
-    """Return the file system and the path of a data directory.
+def open_files(location: str) -> tuple[LocalFiles, str]:
+    """Return the files of a data directory, RemoteFiles for those of a URI, and its path there.
 
-    Returns:
-        The file access, None for a local directory; and the path on that file system.
     Raises:
         AnalyticsError: Neither PyArrow nor fsspec supports the URI.
     """
     if "://" not in location:
-        return None, location
+        return LocalFiles(), location
     system, path = file_system(location)
     return RemoteFiles(system), path
 
@@ -114,7 +112,7 @@ def contents_of(location: str) -> bytes:
         AnalyticsError: Neither PyArrow nor fsspec supports the URI.
     """
     files, path = open_files(location)
-    if files is not None:
+    if isinstance(files, RemoteFiles):
         found = files.read_all(path)
         if found is None:
             raise FileNotFoundError("no such file")

@@ -120,7 +120,7 @@ def is_archive(location: str) -> bool:
     if "://" not in location:
         return os.path.isfile(f"{location}/{MARKER}")
     files, path = open_files(location)
-    return files is not None and files.read_all(f"{path}/{MARKER}") is not None
+    return files.read_all(f"{path}/{MARKER}") is not None
 
 
 def locations_of(options: Mapping[str, str]) -> list[str]:

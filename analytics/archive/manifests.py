@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from leveret.analytics.archive.layout import FORMAT, MANIFESTS, is_store_id, manifest_path, parse_manifest_name
-from leveret.analytics.data_files import LocalFiles, local_path, open_files
+from leveret.analytics.data_files import local_path, open_files
 from leveret.analytics.errors import ArchiveError, ArchiveRefusedError
 from leveret.analytics.options import Options
 from leveret.analytics.selection import Selection
@@ -364,8 +364,7 @@ def broker_names(archive: str, directories: Sequence[str]) -> dict[str, str]:
     known = {store: last.broker for store, last in last_manifests(files).items()}
     stores = {}
     for directory in directories:
-        remote, path = open_files(directory)
-        found = read_format(remote or LocalFiles(), path)
+        found = read_format(*open_files(directory))
         stores[directory] = "" if found is None else found.store_id.hex()
     return names_of(known, stores)
 
@@ -393,8 +392,7 @@ def names_of(known: Mapping[str, str], stores: Mapping[str, str]) -> dict[str, s
 
 def _candidates(directory: str) -> Iterator[str]:
     """Yield names for the broker of a data directory, the best first."""
-    remote, path = open_files(directory)
-    note = read_note(remote or LocalFiles(), path)
+    note = read_note(*open_files(directory))
     if note is not None:
         yield note.broker
     whole = mask_url(local_path(directory)).rstrip("/")

@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 
 from leveret.analytics.archive.layout import Sources, find_sources
 from leveret.analytics.columns import ARCHIVED_TABLES, BROKER, TABLES, ddl_of
-from leveret.analytics.data_files import LocalFiles, absolute_location, open_files
+from leveret.analytics.data_files import absolute_location, open_files
 from leveret.analytics.errors import OptionError
 from leveret.analytics.option_values import parse_archive
 from leveret.analytics.options import applies
@@ -218,8 +218,7 @@ class JobOptions:
             AnalyticsError: It cannot be opened.
         """
         for location in self.live:
-            files, path = open_files(location)
-            read_directory_format(files or LocalFiles(), path)
+            read_directory_format(*open_files(location))
 
     def _live_table(
         self, spark: SparkSession, location: str, table: str, columns: Sequence[str], options: Mapping[str, str]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
-from leveret.analytics.data_files import LocalFiles, open_files
+from leveret.analytics.data_files import open_files
 from leveret.analytics.options import Options
 from leveret.analytics.selection import Selection
 from leveret.analytics.tables.event_batches import readable
@@ -30,8 +30,7 @@ def audit_partitions(options: Options, selection: Selection, session: str = "") 
         DataDirectoryError: The path is not a data directory, or a newer version wrote it.
         AnalyticsError: Neither PyArrow nor fsspec can open the URI.
     """
-    remote, path = open_files(options.path)
-    files = remote or LocalFiles()
+    files, path = open_files(options.path)
     store_id = read_directory_format(files, path).store_id
     as_of = _END if options.as_of is None else options.as_of
     limits = selection.limits._replace(last_time=min(selection.limits.last_time, as_of))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from leveret.analytics.archive.layout import Sources
-from leveret.analytics.data_files import LocalFiles, contents_of, open_files
+from leveret.analytics.data_files import contents_of, open_files
 from leveret.analytics.errors import OptionError
 from leveret.analytics.options import Options
 from leveret.storage.readers.body_rules import BodyRule, InvalidRule, read_rule, read_rules
@@ -57,8 +57,7 @@ def _named(name: str, rules_file: str, live: Sequence[str], sources: Sources | N
 
 def rules_of(data_dir: str) -> list[BodyRule]:
     """Return the rules of a data directory."""
-    remote, path = open_files(data_dir)
-    return read_rules(remote or LocalFiles(), path) or []
+    return read_rules(*open_files(data_dir)) or []
 
 
 def _rules_of_archive(archive: str) -> list[BodyRule]:

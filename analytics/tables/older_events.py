@@ -12,7 +12,7 @@ from zlib import crc32
 import pyarrow as pa
 
 from leveret.analytics.archive.manifests import ArchivePart, BrokerFiles, archive_parts
-from leveret.analytics.data_files import LocalFiles, open_files
+from leveret.analytics.data_files import open_files
 from leveret.analytics.errors import AnalyticsError, ArchiveError
 from leveret.analytics.option_values import AUTO, ArchiveUse
 from leveret.analytics.options import Options
@@ -55,7 +55,7 @@ def older_events(
     if limits is None:
         return
     since = f"{options.shown_path} has the events from {utc_time(oldest):%Y-%m-%d %H:%M:%S} UTC on"
-    note = _note_in(options.path)
+    note = read_note(*open_files(options.path))
     if note is None:
         if options.archive != AUTO:
             _LOG.warning("%s; it has no file %s, which would name the archive with older ones", since, NAME)
@@ -93,11 +93,10 @@ def events_until(
     Raises:
         SnapshotError: There is no archive, or it cannot be read.
     """
-    note = _note_in(options.path)
+    note = read_note(*open_files(options.path))
     if note is None or options.archive.use is ArchiveUse.OFF or options.as_of is None:
         raise cause
-    files, path = open_files(options.path)
-    store_id = read_directory_format(files or LocalFiles(), path).store_id
+    store_id = read_directory_format(*open_files(options.path)).store_id
     try:
         state = _archived(note, store_id)
     except ArchiveError as error:
@@ -109,12 +108,6 @@ def events_until(
     place = SnapshotLocation(options.path, "", options.as_of, store_id, session)
     for part in archive_parts(note.url, state.files.values(), options, replace(selection, limits=limits)):
         yield OlderEventsPartition(place, part)
-
-
-def _note_in(location: str) -> ArchiveNote | None:
-    """Return what a data directory notes about its archive."""
-    files, path = open_files(location)
-    return read_note(files or LocalFiles(), path)
 
 
 def _archived(note: ArchiveNote, store_id: bytes) -> BrokerFiles:
@@ -134,7 +127,7 @@ def _archived(note: ArchiveNote, store_id: bytes) -> BrokerFiles:
 
 def _beginning(snapshot: Snapshot, location: str) -> _Beginning:
     """Return where the event log begins."""
-    files, salt = open_files(location)[0] or LocalFiles(), crc32(snapshot.store_id)
+    files, salt = open_files(location)[0], crc32(snapshot.store_id)
     begin: int | None = None
     events: Counter[tuple[Any, ...]] = Counter()
     for view in snapshot.events:

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from leveret.analytics.data_files import absolute_location, open_files
+from leveret.analytics.data_files import RemoteFiles, absolute_location, open_files
 from leveret.analytics.errors import AnalyticsError, DamagedRecordError
 from leveret.analytics.option_values import OffsetPlace
 from leveret.analytics.options import Options
@@ -48,7 +48,6 @@ def take_query_snapshot(
         SnapshotError: No snapshot can be taken, or the queue does not exist.
         DamagedRecordError: Data of that moment is damaged or gone, and `fail_fast` is set.
     """
-    files, path = open_files(options.path)
     request = Request(
         messages=messages,
         events=events,
@@ -59,7 +58,7 @@ def take_query_snapshot(
         timeout=options.lease_seconds or TIMEOUT,
         kind=_kind_of(options) if not events or not messages else "",
     )
-    snapshot = take_snapshot(path, request, files)
+    snapshot = snapshot_of(options.path, request)
     if snapshot.missing_segments or snapshot.damaged_events:
         text = (
             f"{options.shown_path}: {snapshot.missing_segments} segment files of that moment are gone, and "
@@ -71,6 +70,12 @@ def take_query_snapshot(
         _LOG.warning("%s", text)
     note_snapshot(snapshot, options, session)
     return snapshot
+
+
+def snapshot_of(location: str, request: Request) -> Snapshot:
+    """Take a snapshot of a data directory, without links if it is on another machine."""
+    files, path = open_files(location)
+    return take_snapshot(path, request, files if isinstance(files, RemoteFiles) else None)
 
 
 def note_snapshot(snapshot: Snapshot, options: Options, session: str) -> None:

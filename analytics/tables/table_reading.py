@@ -18,7 +18,7 @@ from leveret.analytics.archive.manifests import ArchivePart
 from leveret.analytics.arrow_schema import with_broker
 from leveret.analytics.bodies.body_format import BodyFormat
 from leveret.analytics.columns import BROKER, TIME_COLUMNS
-from leveret.analytics.data_files import LocalFiles, open_files
+from leveret.analytics.data_files import open_files
 from leveret.analytics.errors import AnalyticsError, DamagedRecordError
 from leveret.analytics.rows.record_rows import RecordRows, RowDamage, select_rows
 from leveret.analytics.tables.audit_rows import audit_rows
@@ -74,7 +74,7 @@ class PartitionReader:
         self._fail_fast = fail_fast
         self._limit = limit
         self._lease = SnapshotLease(place.lease) if place.lease else None
-        self._files = open_files(place.location)[0] or LocalFiles()
+        self._files = open_files(place.location)[0]
         self._bodies = None if bodies is None else bodies.reader()
 
     def messages(self, partition: MessagesPartition) -> Iterator[Any]:
