@@ -13,7 +13,7 @@ from leveret.storage.audit_log import AuditLog
 from leveret.storage.callbacks import call_each
 from leveret.storage.clock import AscendingClock, Clock
 from leveret.storage.commit import CommitGroup, Committer, Copies, RedoLog, SyncMode, remove_redo
-from leveret.storage.compaction.compactor import Compactor
+from leveret.storage.compaction import Compactor
 from leveret.storage.directory.data_directory import DataDirectory, QueueRecord
 from leveret.storage.disk.files import Descriptors, DiskFiles, DiskSpace, Files, is_shortage, sync_files
 from leveret.storage.disk.trash import Trash

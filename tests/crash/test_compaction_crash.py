@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from leveret.storage.compaction.compactor import CompactionJob
+from leveret.storage.compaction import CompactionJob
 from leveret.storage.engine import EngineOptions, StorageEngine
 from leveret.storage.interface import Entry
 from leveret.storage.message import Envelope, Message

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 
-from leveret.storage.compaction.compactor import plan
+from leveret.storage.compaction import plan
 from tests.crash.queue_machine import ALL, ENVELOPES, QueueMachine, content
 from tests.support.segment_stores import open_engine
 from tests.support.simulated_files import SimulatedFiles

@@ -1,4 +1,8 @@
-"""Decides when to compact, and runs compaction jobs in a thread."""
+"""Compaction: decides when to free the disk space of dead messages, and does it in a thread.
+
+A segment is deleted when nothing in it is alive. Compaction copies live messages out of segments that are mostly dead,
+so a queue uses at most twice its live data plus a constant.
+"""
 
 from __future__ import annotations
 
