@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
-from leveret.broker.auth.oauth2.errors import LoginError
+from leveret.broker.auth.backends.interface import Refused
 from leveret.broker.auth.oauth2.providers import Provider, ProviderError
 from leveret.broker.auth.oauth2.settings import is_safe_url
 from leveret.broker.config.options import Management
@@ -27,6 +27,18 @@ from leveret.storage.clock import Clock
 _PENDING_MICROSECONDS: Final = 600_000_000
 #: Logins that are waited for; the oldest one above it is forgotten.
 _PENDING_MAX: Final = 4096
+
+
+class LoginError(Refused):
+    """A login at the provider has failed. The text says why, for the log.
+
+    Args:
+        code: For the page: `expired`, or what the provider says, such as `access_denied`.
+    """
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True)

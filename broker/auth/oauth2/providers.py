@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import aiohttp
 
-from leveret.broker.auth.oauth2.errors import TokenRefused
 from leveret.broker.auth.oauth2.keys import InvalidKey, SigningKey, read_key_set
 from leveret.broker.auth.oauth2.settings import ProviderSettings, is_safe_url
+from leveret.broker.auth.oauth2.tokens import TokenRefused
 from leveret.storage.clock import Clock
 
 _LOG: Final = logging.getLogger("leveret.auth")

@@ -16,7 +16,6 @@ from urllib.parse import unquote_to_bytes
 import jwt
 from jwt.api_jws import PyJWS
 
-from leveret.broker.auth.oauth2.errors import TokenRefused
 from leveret.broker.auth.oauth2.keys import SigningKey
 from leveret.broker.auth.oauth2.settings import ResourceServer
 from leveret.policies.permissions import Kind
@@ -29,6 +28,10 @@ _KID_MAX: Final = 1024
 _USERNAME_CLAIMS: Final = ("client_id", "sub")
 
 _JWS: Final = PyJWS()
+
+
+class TokenRefused(ValueError):
+    """A token is not taken. The text says why, for the log, and has nothing of the token that is secret."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ from leveret.broker.auth.attempts import LoginThrottle
 from leveret.broker.auth.backends.chain import NAME as INTERNAL
 from leveret.broker.auth.backends.chain import AuthBackends
 from leveret.broker.auth.backends.interface import Login, Refused
-from leveret.broker.auth.oauth2.errors import LoginError
 from leveret.broker.management.http.origins import SAFE_METHODS, is_cross_origin
 from leveret.broker.printable import escape_line
 from leveret.broker.unfinished import Unanswered
@@ -282,7 +281,7 @@ class OAuthLogin:
             if old is not None and user.name != old.name:
                 self._user = None
                 raise Refused("the new token is of another user")
-        except (LoginError, Refused) as error:
+        except Refused as error:
             name = "" if old is None else old.name
             log.warning("the session of user '%s' cannot be renewed: %s", escape_line(name), escape_line(str(error)))
         finally:

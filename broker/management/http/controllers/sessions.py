@@ -12,7 +12,6 @@ from leveret.broker.addresses import is_loopback
 from leveret.broker.auth.accounts import User
 from leveret.broker.auth.attempts import HTTP
 from leveret.broker.auth.backends.interface import Login, Refused
-from leveret.broker.auth.oauth2.errors import LoginError
 from leveret.broker.management.http.access import Access, has_tag
 from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.logins import OAuthLogin, cookie_name, session_token
@@ -147,7 +146,7 @@ class OAuthSessions(Controller):
         redirect_uri = _base_url(request, self._prefix()) + _CALLBACK.removeprefix("/")
         try:
             page, binding = await self._flow().begin(redirect_uri)
-        except LoginError as error:
+        except Refused as error:
             log.warning("single sign-on cannot begin: %s", error)
             reason = "The provider could not be asked. The broker's log says why."
             raise failure(web.HTTPServiceUnavailable, "provider_unavailable", reason) from None
@@ -167,8 +166,9 @@ class OAuthSessions(Controller):
             user = await login.log_in()
             if not has_tag(user, "management"):
                 raise Refused(f"user '{user.name}' is not a management user")
-        except (LoginError, Refused) as error:
-            code = error.code if isinstance(error, LoginError) else "refused"
+        except Refused as error:
+            # A LoginError has one.
+            code = getattr(error, "code", "refused")
             log.warning("single sign-on from %s refused: %s", address, escape_line(str(error))[:1000])
             where = f"../../#login-failed={code if _CODE.fullmatch(code) else ''}"
             response = web.Response(status=302, headers={hdrs.LOCATION: where, **headers})

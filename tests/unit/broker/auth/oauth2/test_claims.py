@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.auth.oauth2.errors import TokenRefused
 from leveret.broker.auth.oauth2.settings import ResourceServer
-from leveret.broker.auth.oauth2.tokens import read_audience, read_scopes, read_username
+from leveret.broker.auth.oauth2.tokens import TokenRefused, read_audience, read_scopes, read_username
 
 _SERVER = ResourceServer("mq", scope_prefix="mq.")
 

@@ -14,8 +14,7 @@ from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.backends.chain import AuthBackends
 from leveret.broker.auth.backends.interface import Login
 from leveret.broker.auth.oauth2.backend import OAuth2Backend
-from leveret.broker.auth.oauth2.code_flow import CodeFlow
-from leveret.broker.auth.oauth2.errors import LoginError
+from leveret.broker.auth.oauth2.code_flow import CodeFlow, LoginError
 from leveret.broker.auth.oauth2.settings import OAuth2Settings, ProviderSettings, ResourceServer
 from leveret.broker.config.options import Management
 from leveret.broker.management.http.logins import OAuthLogin

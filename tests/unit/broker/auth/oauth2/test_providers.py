@@ -17,10 +17,10 @@ import trustme
 from leveret.broker.auth.backends.interface import Question
 from leveret.broker.auth.oauth2 import providers
 from leveret.broker.auth.oauth2.backend import OAuth2Backend
-from leveret.broker.auth.oauth2.errors import TokenRefused
 from leveret.broker.auth.oauth2.keys import read_key_set
 from leveret.broker.auth.oauth2.providers import Provider
 from leveret.broker.auth.oauth2.settings import OAuth2Settings, ProviderSettings, ResourceServer, read_settings
+from leveret.broker.auth.oauth2.tokens import TokenRefused
 from leveret.broker.config.auth import AuthOAuth2
 from leveret.broker.config.declaration import build
 from leveret.storage.clock import Clock

@@ -12,9 +12,15 @@ from typing import Any
 import jwt
 import pytest
 
-from leveret.broker.auth.oauth2.errors import TokenRefused
 from leveret.broker.auth.oauth2.keys import ALGORITHMS, InvalidKey, read_jwk, read_key_set, read_pem_file
-from leveret.broker.auth.oauth2.tokens import TOKEN_MAX, check_times, read_expiry, read_token, verify_signature
+from leveret.broker.auth.oauth2.tokens import (
+    TOKEN_MAX,
+    TokenRefused,
+    check_times,
+    read_expiry,
+    read_token,
+    verify_signature,
+)
 from tests.support.tokens import KINDS, Signer
 
 _CLAIMS = {"sub": "alice", "aud": "rabbitmq", "scope": "a"}
