@@ -11,7 +11,7 @@ const RETRY_MS = 2000;
 /** Notifies other tabs of the browser, which share the session cookie, about login and logout. */
 const tabs = new BroadcastChannel("leveret session");
 
-/** What has gone wrong with single sign-on, by the code behind `#login-failed=`; see the controller oauth_sessions.py. */
+/** What has gone wrong with single sign-on, by the code behind `#login-failed=`; see OAuthSessions in controllers/sessions.py. */
 const FAILURES = {
   expired: "The login has taken too long, or has begun in another browser. Please try again.",
   refused: "The provider has logged you in, but you may not use this broker. Its log says why.",

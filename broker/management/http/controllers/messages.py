@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from aiohttp import web
@@ -89,8 +88,7 @@ class QueueMessages(Controller):
             raise _get_error(fault) from None
         if truncate is not None and truncate < 0:
             raise bad_request(f"truncate must be 0 or more, is {truncate}")
-        take = partial(_take, principal, queue)
-        return await _get(queue, count, str(mode), as_base64, truncate, take)
+        return await _get(principal, queue, count, str(mode), as_base64, truncate)
 
     @route("POST", "queues/{vhost}/{name}/move-messages")
     async def move(self, request: web.Request) -> web.Response:
@@ -210,24 +208,11 @@ def _get_error(fault: AmqpFault) -> web.HTTPException:
     return missing(fault.text) if fault.code is ReplyCode.NOT_FOUND else bad_request(str(fault))
 
 
-def _take(principal: Principal, queue: ClassicQueue, holder: Holder | None) -> Entry | None:
-    """Take the message at the head of a queue, count and trace it."""
-    vhost = principal.vhost
-    entry = queues.get(queue, holder, vhost.statistics.channels)
-    if entry is not None and vhost.tracer is not None:
-        vhost.tracer.delivered(http_origin(principal.user), queue.name, [entry])
-    return entry
-
-
 async def _get(
-    queue: ClassicQueue,
-    count: int,
-    mode: str,
-    as_base64: bool,
-    truncate: int | None,
-    take: Callable[[Holder | None], Entry | None],
+    principal: Principal, queue: ClassicQueue, count: int, mode: str, as_base64: bool, truncate: int | None
 ) -> web.Response:
     """Take messages, then settle all of them; return the response with them."""
+    vhost = principal.vhost
     holder = None if mode == "ack_requeue_false" else Holder(queue)
     taken: list[Entry] = []
     if holder is not None:
@@ -236,9 +221,11 @@ async def _get(
 
     def steps() -> Iterator[None]:
         while (count < 0 or len(taken) < count) and not queue.deleted:
-            entry = take(holder)
+            entry = queues.get(queue, holder, vhost.statistics.channels)
             if entry is None:
                 break
+            if vhost.tracer is not None:
+                vhost.tracer.delivered(http_origin(principal.user), queue.name, [entry])
             taken.append(entry)
             text.add("," if len(taken) > 1 else "[")
             document = got_document(entry, queue.ready_count())
