@@ -38,7 +38,6 @@ SECOND: Final = (
     "tests/integration/test_paging.py",
     "tests/integration/test_public_definitions.py",
     "tests/integration/test_shovels.py::test_nothing_is_lost_when_a_broker_is_killed[",
-    "tests/matrix/",
     "tests/mutants/",
     "tests/packaging/",
     "tests/spark/",

@@ -14,9 +14,7 @@ from leveret import compilation
 from tests.bench import archive, backup, flame_graph, forms, history, lazy, scan, stream
 from tests.bench.__main__ import main
 from tests.bench.brokers import PEER_VARIABLE, fresh_leveret
-from tests.bench.peers import LAVINMQ_VARIABLE
 from tests.bench.scan_readers import QUERIES
-from tests.bench.scenarios import SCENARIOS
 from tests.bench.stream_phases import PHASES
 
 Command = Callable[[Sequence[str]], int]
@@ -44,36 +42,6 @@ def test_a_given_peer_is_measured_kept_and_compared(
     assert capsys.readouterr().out.splitlines()[-1].startswith("1kB-confirms")
     before.write_text("text")
     assert history.main([str(before), str(after)]) == 1
-
-
-def test_list_names_every_scenario(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--list"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [each.name for each in SCENARIOS]
-
-
-@pytest.mark.parametrize(
-    ("variable", "value", "text"),
-    [
-        (LAVINMQ_VARIABLE, "/nowhere/lavinmq", "No such file or directory"),
-        (LAVINMQ_VARIABLE, "/bin/false", "LavinMQ did not start"),
-        (PEER_VARIABLE, "amqp://127.0.0.1:1", "bench: "),
-    ],
-)
-def test_a_peer_that_is_not_there_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], variable: str, value: str, text: str
-) -> None:
-    for name in (LAVINMQ_VARIABLE, PEER_VARIABLE):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv(variable, value)
-    assert main(["--size", "tiny", "--only", "peer"]) == 1
-    assert text in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("command", [main, archive.main, lazy.main, scan.main, stream.main])
-def test_bad_usage_is_refused(command: Command) -> None:
-    with pytest.raises(SystemExit) as refused:
-        command(["--messages", "0"])
-    assert refused.value.code == 2
 
 
 def test_an_archiver_that_was_killed_has_every_message_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,45 +50,6 @@ def test_users_log_in_with_their_passwords(program: Program) -> None:
     assert refused.value.code == 403
 
 
-def test_permissions(program: Program) -> None:
-    with Connection(program.url, user="clerk", password="change-me", vhost="shop") as connection:
-        text = "ACCESS_REFUSED - access to queue 'strays' in vhost 'shop' refused for user 'clerk'"
-        channel = connection.channel()
-        with channel.expect_channel_close(403, text):
-            channel.get("strays")
-        text = "ACCESS_REFUSED - access to topic 'other' in exchange 'orders' in vhost 'shop' refused for user 'clerk'"
-        channel = connection.channel()
-        with channel.expect_channel_close(403, text):
-            channel.publish("orders", "other", b"m")
-        channel = connection.channel()
-        channel.publish("orders", "order.eu.1", b"m")
-        assert _drain(channel, "orders.eu") == [b"m"]
-
-
-def test_limits_of_the_vhost(channel: Channel, program: Program) -> None:
-    with Connection(program.url, vhost="shop"), pytest.raises(ConnectionClosed) as refused:
-        Connection(program.url, vhost="shop")
-    assert "connection limit (2) is reached" in refused.value.text
-    channel.queue_declare("fifth", exclusive=True)
-    text = "PRECONDITION_FAILED - cannot declare queue 'sixth': queue limit in vhost 'shop' (5) is reached"
-    with channel.expect_channel_close(406, text):
-        channel.queue_declare("sixth", exclusive=True)
-
-
-def test_queues_and_exchanges_are_the_declared_ones(channel: Channel) -> None:
-    channel.exchange_declare("orders", "topic", durable=True)
-    channel.exchange_declare("dead", "fanout", durable=True, internal=True)
-    arguments = [("x-max-length", "I", 2), ("x-overflow", "S", "reject-publish"), ("x-queue-type", "S", "classic")]
-    channel.queue_declare("orders.us", durable=True, arguments=arguments)
-    channel.queue_declare("letters", durable=True, arguments=[("x-queue-type", "S", "quorum")])
-    text = (
-        "PRECONDITION_FAILED - inequivalent arg 'durable' for queue 'strays' in vhost 'shop':"
-        " received 'false' but current is 'true'"
-    )
-    with channel.expect_channel_close(406, text):
-        channel.queue_declare("strays")
-
-
 def test_bindings_and_arguments(channel: Channel) -> None:
     publisher = channel.connection.channel()
     publisher.confirm_select()
@@ -96,11 +57,6 @@ def test_bindings_and_arguments(channel: Channel) -> None:
         publisher.publish("orders", "order.us.new", body)
     assert publisher.wait_for_confirms(3) == [True, True, False]
     assert _drain(channel, "orders.us") == [b"1", b"2"]
-
-
-def test_alternate_exchange_by_policy(channel: Channel) -> None:
-    channel.publish("orders", "order.jp.new", b"m")
-    assert _drain(channel, "strays") == [b"m"]
 
 
 def test_operator_policy_and_policy_together(channel: Channel, program: Program) -> None:

@@ -186,16 +186,6 @@ def test_consuming(channel: Any, queue: str) -> None:
     assert drain(channel, queue) == ["b", "c"]
 
 
-def test_deleted_queue_cancels_its_consumer(blocking_connection: Any, channel: Any, queue: str) -> None:
-    cancelled: list[str] = []
-    channel.add_on_cancel_callback(lambda frame: cancelled.append(frame.method.consumer_tag))
-    tag = channel.basic_consume(queue, lambda *_: None)
-    blocking_connection.channel().queue_delete(queue)
-    wait_until(lambda: _happened(blocking_connection, cancelled), "basic.cancel")
-    assert cancelled == [tag]
-    assert channel.is_open
-
-
 def test_exceptions(blocking_connection: Any, channel: Any, queue: str, name: Names) -> None:
     failing, exchange = blocking_connection.channel(), name("exchange")
     failing.confirm_delivery()

@@ -48,38 +48,6 @@ def place(api: HttpApi, belongings: Belongings) -> Place:
     return Place(api, belongings.vhost())
 
 
-def test_a_queue_is_explained(place: Place) -> None:
-    place.declare("orders", **{"x-max-length": 10})
-    policy = {"pattern": "^orders$", "definition": {"max-length": 5, "overflow": "reject-publish"}}
-    place.api.check("PUT", place.below("policies", "bounded"), policy, 201)
-    place.publish("orders", "a")
-    explained = place.api.get(place.below("queues", "orders", "explain"))
-    assert explained["in_force"] == {"max-length": 5, "overflow": "reject-publish"}
-    assert [setting["source"] for setting in explained["settings"]] == ["policy", "policy"]
-    assert (explained["fill"]["percent"], explained["fill"]["at_limit"]) == (20.0, "new messages are refused")
-    assert place.api.get(f"{place.below('queues', 'orders', 'explain')}?columns=fill.percent") == {
-        "fill": {"percent": 20.0}
-    }
-    assert place.api.ask("GET", place.below("queues", "nope", "explain")).status == 404
-
-
-@pytest.mark.parametrize("kind", ["policies", "operator-policies"])
-def test_a_dry_run_changes_nothing(place: Place, kind: str) -> None:
-    for name in ("q1", "q2", "other"):
-        place.declare(name)
-    for payload in ("a", "b", "c"):
-        place.publish("q1", payload)
-    body = {"pattern": "^q", "definition": {"max-length": 1}, "apply-to": "queues"}
-    found = place.api.ask("PUT", f"{place.below(kind, 'p')}?dry_run=true", body)
-    assert found.status == 200
-    assert (found.document["matching"], found.document["in_force"]) == (2, 2)
-    drop = {"messages": 2, "bytes": 2, "estimated": False, "dead_lettered": 0}
-    assert found.document["would_drop"] == {**drop, "lost": 2, "lost_estimated": False}
-    assert {queue["name"]: queue["would_drop"]["messages"] for queue in found.document["queues"]} == {"q1": 2, "q2": 0}
-    assert place.api.get(place.below(kind)) == []
-    assert place.payloads("q1") == ["a", "b", "c"]
-
-
 def test_a_dry_run_refuses_what_the_run_would(place: Place, belongings: Belongings) -> None:
     below = f"{place.below('policies', 'p')}?dry_run=true"
     reason = "Validation failed\n\n-1 is not a valid maximum length\n"
@@ -100,38 +68,6 @@ class TestMove:
         place.declare("work")
         for number in range(6):
             place.publish("dead", f"{number}", tenant="a" if number % 2 else "b")
-
-    def test_all(self, place: Place) -> None:
-        self.fill(place)
-        moved = self.move(place)
-        assert (moved["moved"], moved["complete"], moved["messages_ready"]) == (6, True, 0)
-        assert place.payloads("work") == list("012345")
-
-    def test_some(self, place: Place) -> None:
-        self.fill(place)
-        moved = self.move(place, limit=2, filter={"headers": {"tenant": "a"}})
-        assert (moved["moved"], moved["complete"], moved["messages_ready"]) == (2, True, 4)
-        assert (place.payloads("work"), place.payloads("dead")) == (["1", "3"], ["0", "2", "4", "5"])
-
-    def test_dead_letters_go_back_to_work(self, place: Place) -> None:
-        dead_lettering = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
-        place.declare("work", **dead_lettering)
-        place.declare("dead")
-        place.publish("work", "poison")
-        body = {"count": 1, "ackmode": "reject_requeue_false", "encoding": "auto"}
-        assert place.api.ask("POST", place.below("queues", "work", "get"), body).status == 200
-        assert self.move(place, filter={"reason": "expired"})["moved"] == 0
-        assert self.move(place, filter={"reason": "rejected", "queue": "work"})["moved"] == 1
-        assert place.payloads("work") == ["poison"]
-
-    def test_a_target_that_is_full(self, place: Place) -> None:
-        place.declare("dead")
-        place.declare("work", **{"x-max-length": 1})
-        for payload in ("a", "b"):
-            place.publish("dead", payload)
-        moved = self.move(place)
-        assert (moved["moved"], moved["complete"], moved["reason"]) == (1, False, "the target is full")
-        assert place.payloads("dead") == ["b"]
 
     @pytest.mark.parametrize(
         ("body", "reason"),

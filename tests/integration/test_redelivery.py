@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -18,7 +17,6 @@ from tests.integration.threaded_broker import ThreadedBroker
 from tests.integration.waiting import wait_until
 from tests.support.leveretctl import Leveretctl
 from tests.support.management import Management
-from tests.support.wire import Connection
 
 HOUR = 3600
 KINDS = ("classic", "quorum")
@@ -113,21 +111,6 @@ def test_totals_have_what_waits(broker: ThreadedBroker, channel: BlockingChannel
     vhost = api.request("GET", "vhosts", "/")
     assert {key: vhost[key] for key in expected} == expected
     channel.queue_delete(queue)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_lost_connection_is_a_failure(broker: ThreadedBroker, channel: BlockingChannel, kind: str) -> None:
-    queue = declare(channel, "lost", queue_type=kind, delayed_retry_type="failed", delayed_retry_min=60_000)
-    publish(channel, queue, "a", "b")
-    other = Connection(broker.url)
-    assert other.channel().get(queue) is not None
-    other.abort()
-    wait_until(lambda: figures(broker, queue) == (2, 1, 1), "it waits")
-    tag, _, _ = got(channel, queue)
-    channel.basic_nack(tag)
-    wait_until(lambda: figures(broker, queue) == (2, 1, 1), "returned, not failed")
-    broker.advance(61)
-    wait_until(lambda: figures(broker, queue) == (2, 2, 0), "both are ready")
 
 
 def test_recover_and_a_timeout_are_no_failures(broker: ThreadedBroker, channel: BlockingChannel) -> None:
@@ -260,18 +243,3 @@ def test_looking_at_what_waits_needs_read_permission(broker: ThreadedBroker, cha
         refused.value.close()
         assert refused.value.code == 401
     assert figures(broker, queue) == (1, 0, 1)
-
-
-def test_a_real_delay(channel: BlockingChannel) -> None:
-    queue = declare(channel, "real", delayed_retry_steps="300ms")
-    publish(channel, queue, "a")
-    channel.basic_qos(prefetch_count=1)
-    began = 0.0
-    for method, _, body in channel.consume(queue, inactivity_timeout=30):
-        assert body == b"a"
-        if method.redelivered:
-            break
-        began = time.monotonic()
-        channel.basic_reject(method.delivery_tag)
-    assert time.monotonic() - began >= 0.3
-    channel.cancel()

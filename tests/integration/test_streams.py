@@ -1,16 +1,12 @@
-"""Streams with pika, and how the HTTP API shows them."""
+"""How the HTTP API and Prometheus show streams."""
 
 from __future__ import annotations
 
 import re
 import time
-from typing import Any
-
-import pika
 
 from tests.conformance.bounded import refill
 from tests.conformance.http_api import Belongings, HttpApi, path
-from tests.integration.fixtures import Names
 from tests.integration.management.scrapes import scrape
 from tests.integration.waiting import wait_until
 from tests.support.leveret_process import LeveretProcess
@@ -19,35 +15,6 @@ from tests.support.wire import Connection
 
 STREAM: Triple = ("x-queue-type", "S", "stream")
 FIRST: Triple = ("x-stream-offset", "S", "first")
-
-
-def numbered(count: int, start: int = 0) -> list[bytes]:
-    return [b"%d" % number for number in range(start, start + count)]
-
-
-# -- pika -------------------------------------------------------------------------------------------------
-
-
-def test_pika_reads_a_stream_twice(blocking_connection: Any, name: Names) -> None:
-    pika_channel, stream = blocking_connection.channel(), name("stream")
-    pika_channel.queue_declare(stream, durable=True, arguments={"x-queue-type": "stream"})
-    pika_channel.confirm_delivery()
-    for body in numbered(200):
-        pika_channel.basic_publish("", stream, body, pika.BasicProperties(headers={"n": int(body)}))
-    pika_channel.basic_qos(prefetch_count=7)
-    for begin in (0, 150):
-        found: list[bytes] = []
-        for method, properties, body in pika_channel.consume(stream, arguments={"x-stream-offset": begin}):
-            assert properties.headers == {"n": int(body), "x-stream-offset": int(body)}
-            pika_channel.basic_ack(method.delivery_tag)
-            found.append(body)
-            if body == b"199":
-                break
-        assert found == numbered(200 - begin, begin)
-        pika_channel.cancel()
-
-
-# -- HTTP -------------------------------------------------------------------------------------------------
 
 
 def test_how_a_stream_is_shown(api: HttpApi, belongings: Belongings) -> None:
@@ -89,7 +56,7 @@ def test_metrics(process: LeveretProcess) -> None:
         channel, stream = connection.channel(), "metrics"
         segments: Triple = ("x-stream-max-segment-size-bytes", "l", 1000)
         channel.queue_declare(stream, durable=True, arguments=[STREAM, segments])
-        refill(channel, stream, *numbered(10))
+        refill(channel, stream, *(b"%d" % number for number in range(10)))
         channel.qos(3)
         channel.consume(stream, "tag", arguments=[FIRST])
         channel.deliveries(3)

@@ -11,7 +11,6 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-import aio_pika
 import pika
 import pytest
 from cryptography import x509
@@ -84,19 +83,6 @@ def test_pika(tmp_path: Path, authority: Authority) -> None:
             connect(program, ssl.create_default_context())
 
 
-async def test_aio_pika(tmp_path: Path, authority: Authority) -> None:
-    issued = authority.issue(HOST)
-    with running(tmp_path, *options(authority, issued)) as program:
-        _, port = program.addresses["amqps"].rsplit(":", 1)
-        url = f"amqps://guest:guest@{HOST}:{port}/"
-        async with await aio_pika.connect(url, ssl_context=client_context(authority)) as connection:
-            channel = await connection.channel()
-            queue = await channel.declare_queue("q")
-            for number in range(100):
-                await channel.default_exchange.publish(aio_pika.Message(b"%d" % number), "q")
-            assert [(await queue.get(no_ack=True)).body for _ in range(100)] == [b"%d" % each for each in range(100)]
-
-
 def test_http(tmp_path: Path, authority: Authority) -> None:
     with running(tmp_path, *options(authority, authority.issue(HOST))) as program:
         _, port = program.addresses["management-tls"].rsplit(":", 1)
@@ -104,19 +90,6 @@ def test_http(tmp_path: Path, authority: Authority) -> None:
         request.add_header("authorization", "Basic Z3Vlc3Q6Z3Vlc3Q=")
         with urllib.request.urlopen(request, context=client_context(authority), timeout=120) as answer:
             assert b'"guest"' in answer.read()
-
-
-def test_clients_without_a_certificate_are_refused_where_one_is_asked_for(tmp_path: Path, authority: Authority) -> None:
-    asked = options(
-        authority, authority.issue(HOST), ssl_options__verify="verify_peer", ssl_options__fail_if_no_peer_cert="true"
-    )
-    with running(tmp_path, *asked) as program:
-        with pytest.raises(pika.exceptions.AMQPConnectionError):
-            connect(program, client_context(authority))
-        stranger = Authority(tmp_path).issue(common_name="stranger")
-        with pytest.raises(pika.exceptions.AMQPConnectionError):
-            connect(program, client_context(authority, stranger))
-        connect(program, client_context(authority, authority.issue(common_name="anyone"))).close()
 
 
 #: Why a certificate for nobody is refused, by what its user is taken from.

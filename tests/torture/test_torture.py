@@ -10,7 +10,6 @@ import pytest
 from tests.support.leveret_process import LeveretProcess
 from tests.torture import backups, liveness, other_broker
 from tests.torture.__main__ import main
-from tests.torture.history import Step, parse_history, shorter
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -31,20 +30,6 @@ def test_a_broker_that_does_not_sync_is_found(tmp_path: Path, capsys: pytest.Cap
     assert len([*tmp_path.glob("seed-5-*-steps/data/q/*/QUEUE.json")]) > 2
 
 
-def test_histories_are_read_as_they_are_printed() -> None:
-    text = "full-disk/stop/killed/7,none/kill/damaged/0,failing-reads/power/failing/123456"
-    steps = parse_history(text)
-    assert ",".join(map(str, steps)) == text
-    for wrong in ("", "none/kill/at-once", "none/kill/at-once/x", "what/kill/at-once/1", "none/what/at-once/1"):
-        with pytest.raises(ValueError, match="is not a step"):
-            parse_history(wrong)
-
-
-def test_the_shortest_ends_come_first() -> None:
-    steps: list[Step] = [*parse_history(",".join(f"none/kill/at-once/{number}" for number in range(5)))]
-    assert [*shorter(steps)] == [steps[4:], steps[3:], steps[1:]]
-
-
 def test_without_faults_nobody_is_stuck(capsys: pytest.CaptureFixture[str]) -> None:
     assert liveness.main(["--seconds", "10"]) == 0
     found = re.search(r"(\d+) acknowledged, .*?(\d+) published", capsys.readouterr().out)
@@ -56,13 +41,6 @@ def test_without_faults_nobody_is_stuck(capsys: pytest.CaptureFixture[str]) -> N
 def test_what_is_restored_after_kills_is_what_was_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert backups.main(["--kills", "3"]) == 0, capsys.readouterr().out
     assert "messages compared: " in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("wrong", [["--history", "none/kill"], ["--set", "storage.sync"]])
-def test_wrong_arguments_are_told(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(wrong)
-    assert "tests.torture: error: '" in capsys.readouterr().err
 
 
 def test_the_load_of_other_brokers_finds_nothing_here(tmp_path: Path) -> None:

@@ -32,13 +32,6 @@ def test_purge_queue_leaves_what_is_out_for_delivery(ctl: Leveretctl, vhost: str
     assert ctl.output("list_queues", "-p", vhost, "-s", *columns) == "0\t1\t1\n"
 
 
-def test_purge_many(ctl: Leveretctl, vhost: str, channel: Channel) -> None:
-    channel.queue_declare("q")
-    publish(channel, "q", 12_000)
-    ctl.output("purge_queue", "-p", vhost, "q")
-    assert counts(ctl, vhost) == {"q": 0}
-
-
 def test_delete_queue_on_conditions(ctl: Leveretctl, vhost: str, channel: Channel) -> None:
     channel.queue_declare("q")
     publish(channel, "q", 2)
@@ -82,16 +75,6 @@ def test_move_messages(ctl: Leveretctl, vhost: str, channel: Channel) -> None:
     assert ran == CommandResult(0, "Moved 3 messages to queue 'to': the source has no more messages\n", "")
     bodies = [delivery.body for delivery in (channel.get("to", no_ack=True) for _ in range(5)) if delivery]
     assert bodies == [b"0", b"1", b"2", b"3", b"4"]
-
-
-def test_move_messages_in_batches(ctl: Leveretctl, vhost: str, channel: Channel) -> None:
-    channel.queue_declare("from")
-    channel.queue_declare("to")
-    publish(channel, "from", 12_000)
-    shown = ctl.output("move_messages", "-p", vhost, "from", "to", "--formatter", "json")
-    answer = json.loads(shown)
-    assert (answer["moved"], answer["complete"], answer["result"]) == (12_000, True, "ok")
-    assert counts(ctl, vhost) == {"from": 0, "to": 12_000}
 
 
 def test_move_messages_on_conditions(ctl: Leveretctl, vhost: str, channel: Channel) -> None:

@@ -7,7 +7,6 @@ any more fails.
 from __future__ import annotations
 
 import gzip
-import re
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -292,14 +291,6 @@ def test_objects_may_be_the_default(leveret_process: Callable[..., LeveretProces
     process = leveret_process(settings={"prometheus.return_per_object_metrics": "true"})
     Management(process.http_url).request("PUT", "queues", "/", "q", body={"durable": True})
     assert value(scrape(process), "rabbitmq_queue_messages_ready", vhost="/", queue="q") == 0
-
-
-def test_missing_metrics_are_documented() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "management.md").read_text("utf-8")
-    rows = text[text.index("Missing are metrics of what Leveret does not have") :].splitlines()
-    named = re.findall(r"`([a-z_*]+)`", " ".join(row.split("|")[1] for row in rows if row.startswith("| `")))
-    missing = {name.removeprefix("missing ") for name in NAMES if name.startswith("missing ")}
-    assert set(named) == {name.replace("rabbitmq*", "rabbitmq_*") for name in missing}
 
 
 def test_what_files_and_dead_letters_are_counted(leveret_process: Callable[..., LeveretProcess]) -> None:
