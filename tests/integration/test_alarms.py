@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pamqp import commands
 
+from tests.conformance.topology import drain
 from tests.integration.threaded_broker import ThreadedBroker
 from tests.integration.waiting import wait_until
 from tests.support.leveret_process import LeveretProcess
@@ -67,13 +68,6 @@ def _expect_silence(connection: Connection) -> None:
         connection.wire.read_frame(_SILENCE)
 
 
-def _drain(channel: Channel) -> list[bytes]:
-    bodies = []
-    while (delivery := channel.get("q", no_ack=True)) is not None:
-        bodies.append(delivery.body)
-    return bodies
-
-
 # --- who is blocked -----------------------------------------------------------------------------------------------
 
 
@@ -86,7 +80,7 @@ def test_11_50_blocked_at_the_first_publish_and_not_before(
     publisher.connection.wire.expect(1, commands.Queue.DeclareOk)
     _expect_blocked(publisher)
     _expect_silence(publisher.connection)
-    assert _drain(observer) == []
+    assert drain(observer, "q") == []
     broker.clear_alarms("memory")
 
 
@@ -131,11 +125,11 @@ def test_11_51_a_second_alarm_says_nothing_and_outlasts_the_first(
     broker.set_alarms("disk")
     broker.clear_alarms("memory")
     _expect_silence(publisher.connection)
-    assert _drain(observer) == []
+    assert drain(observer, "q") == []
     broker.clear_alarms("disk")
     _expect_unblocked(publisher)
     publisher.connection.wire.expect(1, commands.Basic.Ack)
-    assert _drain(observer) == [b"m"]
+    assert drain(observer, "q") == [b"m"]
 
 
 # --- while it is blocked ------------------------------------------------------------------------------------------
@@ -151,7 +145,7 @@ def test_11_52_nothing_is_answered_while_blocked(broker: ThreadedBroker, publish
     wire.send_method(2, commands.Channel.Open)
     wire.send_method(0, commands.Connection.Close, reply_code=200, reply_text="bye", class_id=0, method_id=0)
     _expect_silence(publisher.connection)
-    assert _drain(observer) == []
+    assert drain(observer, "q") == []
 
     broker.clear_alarms("memory")
     _expect_unblocked(publisher)
@@ -160,7 +154,7 @@ def test_11_52_nothing_is_answered_while_blocked(broker: ThreadedBroker, publish
         answers.append(wire.read_method()[1])
     kinds = [answer.kind for answer in answers if answer.kind is not commands.Basic.Ack]
     assert kinds == [commands.Queue.DeclareOk, commands.Channel.OpenOk, commands.Connection.CloseOk]
-    assert _drain(observer) == [b"1", b"2", b"3"]
+    assert drain(observer, "q") == [b"1", b"2", b"3"]
 
 
 def test_11_52_what_comes_before_the_publish_counts(broker: ThreadedBroker, publisher: Channel) -> None:
@@ -182,7 +176,7 @@ def test_11_52_what_comes_before_the_publish_counts(broker: ThreadedBroker, publ
         broker.clear_alarms("memory")
     with Connection(broker.url) as later:
         # The ack had counted too: nothing was requeued when the connection closed.
-        assert _drain(later.channel()) == [b"held"]
+        assert drain(later.channel(), "q") == [b"held"]
 
 
 def test_11_52_consumers_and_others_are_served(broker: ThreadedBroker, publisher: Channel, observer: Channel) -> None:
@@ -226,7 +220,7 @@ def test_11_53_each_alarm_blocks_anew(broker: ThreadedBroker, publisher: Channel
         broker.clear_alarms(resource)
         _expect_unblocked(publisher)
         publisher.connection.wire.expect(1, commands.Basic.Ack)
-    assert _drain(observer) == [b"0", b"1", b"2"]
+    assert drain(observer, "q") == [b"0", b"1", b"2"]
 
 
 def test_11_53_an_alarm_that_nobody_met_is_never_mentioned(broker: ThreadedBroker, publisher: Channel) -> None:
@@ -245,7 +239,7 @@ def test_11_53_all_blocked_connections_go_on(broker: ThreadedBroker, publisher: 
     for channel in others:
         _expect_unblocked(channel)
         channel.connection.close()
-    assert sorted(_drain(observer)) == [b"0", b"1", b"2", b"3", b"4"]
+    assert sorted(drain(observer, "q")) == [b"0", b"1", b"2", b"3", b"4"]
 
 
 def test_11_54_new_connections_and_channels_during_an_alarm(
@@ -260,7 +254,7 @@ def test_11_54_new_connections_and_channels_during_an_alarm(
         _expect_silence(late)
         broker.clear_alarms("memory")
         _expect_unblocked(channel)
-    assert _drain(observer) == [b"m"]
+    assert drain(observer, "q") == [b"m"]
 
 
 def test_a_connection_that_goes_away_while_blocked(
@@ -272,7 +266,7 @@ def test_a_connection_that_goes_away_while_blocked(
     publisher.connection.abort()
     broker.clear_alarms("memory")
     # What it sent counts, and then it is gone with all that it held.
-    wait_until(lambda: _drain(observer) == [b"m"], "the publish")
+    wait_until(lambda: drain(observer, "q") == [b"m"], "the publish")
     wait_until(lambda: broker.call(lambda: len(broker.app.broker.connections)) == 1, "the end of the connection")
     with observer.expect_channel_close(404, "NOT_FOUND - no queue 'own' in vhost '/'"):
         observer.queue_declare("own", passive=True)

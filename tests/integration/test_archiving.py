@@ -19,6 +19,7 @@ from leveret.analytics.archive.archive_files import ArchiveFiles
 from leveret.analytics.iceberg.catalogs import open_catalog
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.event_log import event_files
+from tests.integration.confirmed import publish_numbers
 from tests.integration.program import run
 from tests.integration.threaded_broker import ThreadedBroker
 from tests.integration.waiting import wait_until
@@ -47,14 +48,7 @@ def is_there(pid: int) -> bool:
 
 
 def publish(url: str, first: int, count: int) -> None:
-    connection = Connection(url)
-    channel = connection.channel()
-    channel.queue_declare("q", durable=True)
-    channel.confirm_select()
-    for number in range(first, first + count):
-        channel.publish("", "q", b"%d" % number, {"delivery_mode": 2})
-    assert channel.wait_for_confirms(count) == [True] * count
-    connection.close()
+    publish_numbers(url, "q", range(first, first + count))
 
 
 def archived(url: Path) -> Counter[int]:

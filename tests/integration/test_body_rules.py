@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import urllib.error
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
 import leveret
+from tests.integration.confirmed import publish_confirmed
 from tests.integration.test_archiving import archivers
 from tests.integration.test_iceberg_catalog import catalog_of
 from tests.integration.waiting import wait_until
@@ -20,7 +20,6 @@ from tests.support.leveret_process import LeveretProcess
 from tests.support.leveretctl import Leveretctl
 from tests.support.management import Management
 from tests.support.schema_registry import RegistryServer, framed, register_json, register_protobuf
-from tests.support.wire import Connection
 from tests.unit.analytics.bodies.test_avro_bodies import encoded
 
 ORDER = {"queue": "orders.*", "format": "json", "schema": {"properties": {"id": {"type": "integer"}}}}
@@ -28,20 +27,11 @@ MAIL = {"type": "record", "name": "Mail", "fields": [{"name": "to", "type": "str
 
 
 def publish(broker: LeveretProcess, queue: str, *bodies: bytes) -> None:
-    with Connection(broker.url) as connection:
-        channel = connection.channel()
-        channel.confirm_select()
-        channel.queue_declare(queue, durable=True, arguments=[("x-queue-mode", "S", "lazy")])
-        for body in bodies:
-            channel.publish("", queue, body, {"delivery_mode": 2})
-        assert channel.wait_for_confirms(len(bodies)) == [True] * len(bodies)
+    publish_confirmed(broker.url, queue, bodies, [("x-queue-mode", "S", "lazy")])
 
 
 def refusal(api: Management, name: str, value: Any) -> tuple[int, str]:
-    with pytest.raises(urllib.error.HTTPError) as caught:
-        api.request("PUT", "parameters", "bodies", "/", name, body={"value": value})
-    with caught.value as error:
-        return error.code, json.loads(error.read())["reason"]
+    return api.refusal("PUT", "parameters", "bodies", "/", name, body={"value": value})
 
 
 def test_rules_are_set_used_and_cleared(tmp_path: Path) -> None:
@@ -81,10 +71,8 @@ def test_rules_are_set_used_and_cleared(tmp_path: Path) -> None:
             ["/schemas/ids/1", "/schemas/ids/99", "/subjects/mails-value/versions/latest"] * 2
         )
         registry.close()
-        with pytest.raises(urllib.error.HTTPError) as caught:
-            ask("*", "mails")
-        with caught.value as error:
-            assert "rule 'mails' for bodies: the registry http://127.0.0.1" in json.loads(error.read())["reason"]
+        said = api.refusal("POST", "sql", body={"statement": "select * from bodies_mails order by seq"})[1]
+        assert "rule 'mails' for bodies: the registry http://127.0.0.1" in said
         assert ask("value.n", "static") == [[1]]
         api.request("DELETE", "parameters", "bodies", "/", "orders")
         wait_until(lambda: '"name": "orders"' not in (broker.data_dir / "bodies.json").read_text(), "the rule is gone")
@@ -121,15 +109,10 @@ def test_wrong_rules_are_refused(tmp_path: Path) -> None:
         api.request("POST", "definitions", body=definitions)
         assert api.request("GET", "parameters", "bodies") == [entry]
         entry["value"] = {}
-        with pytest.raises(urllib.error.HTTPError) as caught:
-            api.request("POST", "definitions", body={"parameters": [entry]})
-        with caught.value as error:
-            assert "orders: 'queue' is missing" in json.loads(error.read())["reason"]
+        assert "orders: 'queue' is missing" in api.refusal("POST", "definitions", body={"parameters": [entry]})[1]
         entry["value"] = {**ORDER, "schema": "id bigin"}
-        with pytest.raises(urllib.error.HTTPError) as caught:
-            api.request("POST", "definitions", body={"vhosts": [{"name": "third"}], "parameters": [entry]})
-        with caught.value as error:
-            assert "orders: cannot read the schema 'id bigin'" in json.loads(error.read())["reason"]
+        document = {"vhosts": [{"name": "third"}], "parameters": [entry]}
+        assert "orders: cannot read the schema 'id bigin'" in api.refusal("POST", "definitions", body=document)[1]
         # Nothing of it was imported.
         assert "third" not in {each["name"] for each in api.request("GET", "vhosts")}
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pika
@@ -78,11 +76,7 @@ def names(api: Management) -> dict[str, dict[str, Any]]:
 
 
 def refused(api: Management, method: str, *path: str, body: Any = None) -> tuple[int, str]:
-    with pytest.raises(urllib.error.HTTPError) as caught:
-        api.request(method, "queues", "/", *path, body=body)
-    reason = json.loads(caught.value.read())["reason"]
-    caught.value.close()
-    return caught.value.code, reason
+    return api.refusal(method, "queues", "/", *path, body=body)
 
 
 def test_a_name_goes_on(channel: BlockingChannel, process: LeveretProcess, api: Management) -> None:
@@ -123,25 +117,6 @@ def test_consumers_take_turns(channel: BlockingChannel, process: LeveretProcess,
         second.connection.process_data_events(1)
     assert got["second"] == [1, 2]
     second.connection.close()
-
-
-@pytest.mark.parametrize("crash", [False, True])
-def test_names_survive(tmp_path: Path, crash: bool) -> None:
-    with LeveretProcess(tmp_path) as process:
-        channel = open_channel(process)
-        fill(channel)
-        assert consume(channel, 7, offset="first") == list(range(7))
-        api = Management(process.http_url)
-        wait_until(lambda: names(api)["billing"]["next_offset"] == 7, "the acknowledgements have arrived")
-        channel.connection.close()
-        process.restart(crash=crash)
-        assert names(api)["billing"]["next_offset"] == 7
-        channel = open_channel(process)
-        assert consume(channel, 3) == [7, 8, 9]
-        channel.queue_delete("log")
-        fill(channel)
-        assert names(api) == {}
-        channel.connection.close()
 
 
 @pytest.mark.parametrize(

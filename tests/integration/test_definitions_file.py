@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.topology import drain
 from tests.integration.program import Program, running
 from tests.integration.waiting import wait_until
 from tests.support.management import Management
@@ -29,17 +30,10 @@ def channel(program: Program) -> Iterator[Channel]:
         yield connection.channel()
 
 
-def _drain(channel: Channel, queue: str) -> list[bytes]:
-    bodies = []
-    while (delivery := channel.get(queue, no_ack=True)) is not None:
-        bodies.append(delivery.body)
-    return bodies
-
-
 def _arrivals(channel: Channel, queue: str, count: int) -> list[bytes]:
     """Wait until this many messages are in the queue and take them."""
     wait_until(lambda: int(channel.queue_declare(queue, passive=True).message_count) == count, f"{count} in {queue}")
-    return _drain(channel, queue)
+    return drain(channel, queue)
 
 
 def test_users_log_in_with_their_passwords(program: Program) -> None:
@@ -56,7 +50,7 @@ def test_bindings_and_arguments(channel: Channel) -> None:
     for body in (b"1", b"2", b"3"):
         publisher.publish("orders", "order.us.new", body)
     assert publisher.wait_for_confirms(3) == [True, True, False]
-    assert _drain(channel, "orders.us") == [b"1", b"2"]
+    assert drain(channel, "orders.us") == [b"1", b"2"]
 
 
 def test_operator_policy_and_policy_together(channel: Channel, program: Program) -> None:
@@ -64,7 +58,7 @@ def test_operator_policy_and_policy_together(channel: Channel, program: Program)
     for number in range(5):
         channel.publish("orders", "order.eu.new", b"%d" % number)
     assert _arrivals(channel, "letters", 2) == [b"0", b"1"]
-    assert _drain(channel, "orders.eu") == [b"2", b"3", b"4"]
+    assert drain(channel, "orders.eu") == [b"2", b"3", b"4"]
     management = Management(program.http_url)
     assert management.request("GET", "policies", "shop", "bounded")["priority"] == 5
     shown = management.request("GET", "queues", "shop", "orders.eu")

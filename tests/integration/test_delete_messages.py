@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import urllib.error
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 import leveret as package
+from tests.conformance.topology import drain
 from tests.integration.waiting import wait_until
 from tests.support.leveret_process import LeveretProcess
 from tests.support.leveretctl import CommandResult, Leveretctl
@@ -72,18 +72,11 @@ def delete(api: Management, queue_id: int, *keys: tuple[int, ...], **options: An
 
 
 def refused(api: Management, body: dict[str, Any], queue: str = "q") -> tuple[int, str]:
-    with pytest.raises(urllib.error.HTTPError) as caught:
-        api.request("POST", "queues", "/", queue, "delete-messages", body=body)
-    reason = json.loads(caught.value.read())["reason"]
-    caught.value.close()
-    return caught.value.code, reason
+    return api.refusal("POST", "queues", "/", queue, "delete-messages", body=body)
 
 
 def left(channel: Channel) -> list[str]:
-    found = []
-    while (got := channel.get("q", no_ack=True)) is not None:
-        found.append(got.body.decode())
-    return found
+    return [body.decode() for body in drain(channel, "q")]
 
 
 class TestHttp:

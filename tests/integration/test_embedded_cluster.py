@@ -10,24 +10,12 @@ import pytest
 
 from leveret import LeveretCluster
 from leveret.broker.replication.plan import ReplicationError
+from tests.integration.confirmed import publish_numbers
 from tests.support.wire import Connection
 
 
 def publish(url: str, *numbers: int) -> None:
-    """Publish numbers, and wait until all are confirmed."""
-    with Connection(url, timeout=60) as connection:
-        channel = connection.channel()
-        channel.queue_declare("q", durable=True)
-        channel.confirm_select()
-        for number in numbers:
-            channel.publish("", "q", b"%d" % number, {"delivery_mode": 2})
-        confirmed = 0
-        while confirmed < len(numbers):
-            connection.read(60)
-            while channel.confirms:
-                confirm = channel.confirms.popleft()
-                assert confirm.ack
-                confirmed = confirm.delivery_tag if confirm.multiple else confirmed + 1
+    publish_numbers(url, "q", numbers)
 
 
 def contents(url: str) -> list[int]:

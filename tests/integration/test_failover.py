@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.certificates import Authority
+from tests.integration.confirmed import publish_numbers
 from tests.integration.waiting import wait_until
 from tests.support.cluster import Cluster, Node
 from tests.support.cutting_proxy import CuttingProxy
@@ -36,20 +37,7 @@ def connect(node: Node) -> Connection:
 
 
 def publish(node: Node, first: int, count: int, queue: str = "q") -> None:
-    """Publish numbers by a node, and wait until all are confirmed."""
-    with connect(node) as connection:
-        channel = connection.channel()
-        channel.queue_declare(queue, durable=True)
-        channel.confirm_select()
-        for number in range(first, first + count):
-            channel.publish("", queue, b"%d" % number, {"delivery_mode": 2})
-        confirmed = 0
-        while confirmed < count:
-            connection.read()
-            while channel.confirms:
-                confirm = channel.confirms.popleft()
-                assert confirm.ack
-                confirmed = confirm.delivery_tag if confirm.multiple else confirmed + 1
+    publish_numbers(f"amqp://guest:guest@127.0.0.1:{node.port}", queue, range(first, first + count))
 
 
 def numbers(node: Node) -> list[int]:

@@ -17,11 +17,11 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, ServiceUnavailableError, UnauthorizedError
 
+from tests.integration.confirmed import publish_numbers
 from tests.integration.waiting import wait_until
 from tests.support.documentation import ROOT
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
-from tests.support.wire import Connection
 from tests.torture.iceberg_tables import make_environment
 
 NAME = "leveret.messages"
@@ -43,14 +43,7 @@ def archiving(tmp_path: Path, catalog: str = "archive") -> Iterator[LeveretProce
 
 
 def publish(broker: LeveretProcess, queue: str, numbers: range) -> None:
-    connection = Connection(broker.url)
-    channel = connection.channel()
-    channel.queue_declare(queue, durable=True)
-    channel.confirm_select()
-    for number in numbers:
-        channel.publish("", queue, b"%d" % number, {"delivery_mode": 2})
-    assert channel.wait_for_confirms(len(numbers)) == [True] * len(numbers)
-    connection.close()
+    publish_numbers(broker.url, queue, numbers)
 
 
 def catalog_of(broker: LeveretProcess, user: str = "guest") -> RestCatalog:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conformance.bounded import QUORUM, take_dead_letters
-from tests.conformance.topology import counts, got
+from tests.conformance.topology import counts, drain, got
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
 from tests.support.tables import Triple, plain
 from tests.support.wire import Channel, Connection
 
 OPTION = {"compat.quorum_queues": "4.3"}
-Open = Callable[[], Channel]
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +47,7 @@ def fill(channel: Channel, queue: str, *priorities: int | None) -> None:
 
 def taken(channel: Channel, queue: str) -> list[str]:
     channel.sync(queue)
-    found = []
-    while (delivery := channel.get(queue, no_ack=True)) is not None:
-        found.append(delivery.body.decode())
-    return found
+    return [body.decode() for body in drain(channel, queue)]
 
 
 def release(broker: LeveretProcess, queue: str) -> Any:

@@ -12,22 +12,16 @@ from contextlib import ExitStack
 import pytest
 
 from leveret import LeveretCluster
+from tests.integration.confirmed import publish_numbers
 from tests.integration.test_browse import Api
 from tests.support.wire import Channel, Connection
 
-PERSISTENT = {"delivery_mode": 2}
 ARGUMENTS = [("x-queue-type", "S", "quorum"), ("x-delivery-limit", "l", 1_000_000)]
 
 
 def publish(url: str, numbers: range) -> None:
     """Publish numbers; when they are confirmed, all that was done before is on all nodes, acknowledgements too."""
-    with Connection(url, timeout=60) as connection:
-        channel = connection.channel()
-        channel.queue_declare("q", durable=True, arguments=ARGUMENTS)
-        channel.confirm_select()
-        for number in numbers:
-            channel.publish("", "q", b"%d" % number, PERSISTENT)
-        assert all(channel.wait_for_confirms(len(numbers)))
+    publish_numbers(url, "q", numbers, ARGUMENTS)
 
 
 def consume(connection: Connection, rng: random.Random) -> Channel:

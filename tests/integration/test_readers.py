@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import urllib.error
 from pathlib import Path
-
-import pytest
 
 from leveret.storage.disk.files import DiskFiles
 from leveret.storage.readers.reader_file import READERS, ReaderFile, write_reader
@@ -20,10 +17,7 @@ SEEN = 4_102_444_800_000_000
 
 
 def refused(api: Management, method: str, *path: str) -> int:
-    with pytest.raises(urllib.error.HTTPError) as caught:
-        api.request(method, *path)
-    caught.value.close()
-    return caught.value.code
+    return api.refusal(method, *path)[0]
 
 
 def test_readers_are_listed_and_dropped(tmp_path: Path) -> None:

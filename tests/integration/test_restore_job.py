@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import time
-import urllib.error
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,10 +58,7 @@ def ended(api: Management, job: dict[str, Any]) -> dict[str, Any]:
 
 
 def refusal(api: Management, *path: str, **body: Any) -> tuple[int, str]:
-    with pytest.raises(urllib.error.HTTPError) as caught:
-        api.request("POST", *path, body=body)
-    with caught.value as error:
-        return error.code, str(json.loads(error.read())["reason"])
+    return api.refusal("POST", *path, body=body)
 
 
 def test_what_was_purged_or_deleted_is_there_again(broker: LeveretProcess) -> None:

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from tests.integration.certificates import Authority
+from tests.integration.confirmed import publish_numbers
 from tests.support.leveret_process import LeveretProcess
 from tests.support.leveretctl import Leveretctl
 from tests.support.management import Management
@@ -56,13 +57,7 @@ def states(broker: LeveretProcess) -> list[dict[str, Any]]:
 
 
 def fill(broker: LeveretProcess, queue: str, count: int) -> None:
-    with Connection(broker.url) as connection:
-        channel = connection.channel()
-        channel.queue_declare(queue, durable=True)
-        channel.confirm_select()
-        for number in range(count):
-            channel.publish("", queue, b"%d" % number, {"delivery_mode": 2})
-        assert all(channel.wait_for_confirms(count))
+    publish_numbers(broker.url, queue, range(count))
 
 
 def count(broker: LeveretProcess, queue: str) -> int:

@@ -19,6 +19,7 @@ from leveret.analytics.sink.outcome import Written, add_written, read_written
 from leveret.analytics.sink.published_rows import row_layout
 from leveret.analytics.sink.sink_options import parse_sink_options
 from leveret.analytics.sink.writer import ExchangeCheck, LeveretStreamWriter, LeveretWriter, Sink, TaskResult
+from tests.conformance.topology import drain
 from tests.integration.certificates import Authority
 from tests.integration.program import running
 from tests.integration.threaded_broker import ThreadedBroker
@@ -68,10 +69,7 @@ def write(sink: Sink, *batches: pa.RecordBatch) -> TaskResult:
 
 
 def bodies(channel: Channel, queue: str = "q") -> list[str]:
-    found = []
-    while (got := channel.get(queue, no_ack=True)) is not None:
-        found.append(got.body.decode())
-    return found
+    return [body.decode() for body in drain(channel, queue)]
 
 
 class TestPublishing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import urllib.error
 import urllib.request
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
@@ -34,6 +35,15 @@ class Management:
         with urllib.request.urlopen(request, timeout=self._timeout) as response:
             data = response.read()
         return json.loads(data) if data else None
+
+    def refusal(self, method: str, *path: str, body: Any = None) -> tuple[int, str]:
+        """Send a request that is to be refused; return the status and the reason."""
+        try:
+            self.request(method, *path, body=body)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, str(json.loads(error.read())["reason"])
+        raise AssertionError(f"not refused: {method} {'/'.join(path)}")
 
 
 def _bracketed(host: str | None) -> str:

@@ -13,6 +13,7 @@ import pytest
 
 from leveret.broker.management.cli.api import Api
 from leveret.broker.management.cli.commands import migrate
+from tests.conformance.topology import drain
 from tests.support.leveret_process import LeveretProcess
 from tests.support.leveretctl import CommandResult, Leveretctl, LeveretctlProgram
 from tests.support.wire import Channel, Connection
@@ -59,13 +60,6 @@ def fill(channel: Channel, queue: str, count: int, first: int = 0, **properties:
     channel.sync()
 
 
-def bodies(channel: Channel, queue: str) -> list[bytes]:
-    found = []
-    while (got := channel.get(queue, no_ack=True)) is not None:
-        found.append(got.body)
-    return found
-
-
 def test_it_brings_definitions_and_messages(
     run: Any, ctl: Leveretctl, there: Channel, vhost: str, channel: Channel
 ) -> None:
@@ -99,8 +93,8 @@ def test_it_brings_definitions_and_messages(
     first = channel.get("plain", no_ack=True)
     assert first is not None
     assert (first.body, first.properties["delivery_mode"], first.properties["headers"]) == (b"0", 2, [("n", "l", 7)])
-    assert bodies(channel, "plain") == [b"%d" % number for number in range(1, 100)]
-    assert bodies(channel, "ranked") == [b"%d" % number for number in (*range(5, 10), *range(5))]
+    assert drain(channel, "plain") == [b"%d" % number for number in range(1, 100)]
+    assert drain(channel, "ranked") == [b"%d" % number for number in (*range(5, 10), *range(5))]
 
 
 def test_it_goes_on_where_it_was(run: Any, other: LeveretProcess, there: Channel, vhost: str, ctl: Leveretctl) -> None:
@@ -173,7 +167,7 @@ def test_back(run: Any, other: LeveretProcess, there: Channel, vhost: str, chann
         0,
         [{"name": "q", "type": "classic", "left": 0, "received": 30, "result": "moved"}],
     )
-    assert bodies(there, "q") == [b"%d" % number for number in range(30)]
+    assert drain(there, "q") == [b"%d" % number for number in range(30)]
 
 
 def test_what_is_there_stays_and_what_is_refused_is_left_out(
@@ -210,7 +204,7 @@ def test_a_transient_queue_that_is_gone_here_is_made_again_by_the_next_run(
     channel.queue_delete("q")
     fill(there, "q", 3)
     assert run("--cut-over").status == 0
-    assert bodies(channel, "q") == [b"0", b"1", b"2"]
+    assert drain(channel, "q") == [b"0", b"1", b"2"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import urllib.error
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -48,11 +47,9 @@ def sql(broker: LeveretProcess, statement: str, user: str = "guest", **more: Any
     return api.request("POST", "sql", body={"statement": statement, **more})
 
 
-def refusal(ask: Callable[[], object]) -> tuple[int, str]:
-    with pytest.raises(urllib.error.HTTPError) as caught:
-        ask()
-    with caught.value as error:
-        return error.code, json.loads(error.read())["reason"]
+def refusal(broker: LeveretProcess, statement: str, user: str = "guest", **more: Any) -> tuple[int, str]:
+    api = Management(broker.http_url.replace("guest:guest", f"{user}:{user}"))
+    return api.refusal("POST", "sql", body={"statement": statement, **more})
 
 
 def processes(broker: LeveretProcess) -> list[int]:
@@ -79,25 +76,25 @@ def test_users_see_the_queues_that_they_may_read(broker: LeveretProcess) -> None
     assert sql(broker, counts, "clerk")["rows"] == [["orders", 3]]
     audited = "select count(*) > 0 from audit where kind = 'permission.created'"
     assert sql(broker, audited)["rows"] == [[True]]
-    assert "does not exist" in refusal(lambda: sql(broker, audited, "clerk"))[1]
+    assert "does not exist" in refusal(broker, audited, "clerk")[1]
     api.request("PUT", "users", "nobody", body={"password": "nobody", "tags": ""})
-    assert refusal(lambda: sql(broker, counts, "nobody"))[0] == 401
+    assert refusal(broker, counts, "nobody")[0] == 401
 
 
 def test_what_is_wrong_is_said(broker: LeveretProcess) -> None:
-    assert refusal(lambda: sql(broker, "drop table messages")) == (
+    assert refusal(broker, "drop table messages") == (
         400,
         "only SELECT can be run here, and this is DROP",
     )
-    assert refusal(lambda: sql(broker, "select 1", format="xml"))[1] == "format must be one of json, csv, parquet"
-    assert refusal(lambda: sql(broker, "select 1", rows=5001))[1] == "rows must be 1 to 5000 (sql.max_rows)"
-    assert refusal(lambda: sql(broker, "select 1", rows=0))[0] == 400
-    assert refusal(lambda: Management(broker.http_url).request("POST", "sql", body={}))[0] == 400
+    assert refusal(broker, "select 1", format="xml")[1] == "format must be one of json, csv, parquet"
+    assert refusal(broker, "select 1", rows=5001)[1] == "rows must be 1 to 5000 (sql.max_rows)"
+    assert refusal(broker, "select 1", rows=0)[0] == 400
+    assert Management(broker.http_url).refusal("POST", "sql", body={})[0] == 400
 
 
 def test_a_statement_that_takes_too_long_is_killed(leveret_process: Callable[..., LeveretProcess]) -> None:
     hasty = leveret_process(settings={"sql.timeout": "1s"})
-    status, reason = refusal(lambda: sql(hasty, ENDLESS))
+    status, reason = refusal(hasty, ENDLESS)
     assert status == 400
     assert reason.startswith("the statement took longer than 1 s (sql.timeout)")
     wait_until(lambda: not processes(hasty), "the process to end")
@@ -105,7 +102,7 @@ def test_a_statement_that_takes_too_long_is_killed(leveret_process: Callable[...
 
 def test_sql_can_be_switched_off(leveret_process: Callable[..., LeveretProcess]) -> None:
     without = leveret_process(settings={"sql.concurrency": 0})
-    assert refusal(lambda: sql(without, "select 1")) == (503, "SQL is switched off: sql.concurrency is 0")
+    assert refusal(without, "select 1") == (503, "SQL is switched off: sql.concurrency is 0")
 
 
 def test_no_more_run_than_may_and_a_closed_connection_ends_one(broker: LeveretProcess) -> None:
@@ -118,7 +115,7 @@ def test_no_more_run_than_may_and_a_closed_connection_ends_one(broker: LeveretPr
     reasons: list[str] = []
     try:
         wait_until(lambda: len(processes(broker)) == 2, "two statements")
-        status, reason = refusal(lambda: sql(broker, "select 1"))
+        status, reason = refusal(broker, "select 1")
         reasons.append(reason)
         assert status == 503
     finally:
