@@ -6,7 +6,7 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from types import FrameType
 from typing import Final
@@ -103,12 +103,16 @@ def positive_int(text: str) -> int:
     return value
 
 
-def end(number: int, _: FrameType | None) -> None:
-    """End by way of all the exits, so that no broker stays behind."""
-    sys.exit(128 + number)
+def execute(command: Callable[[], int]) -> None:
+    """Run a command and end; signals end it by way of all the exits, so that no broker stays behind."""
+
+    def end(number: int, _: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, end)
+    sys.exit(command())
 
 
 if __name__ == "__main__":
-    for _signal in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(_signal, end)
-    sys.exit(main())
+    execute(main)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import signal
 import sys
 import tempfile
 import threading
@@ -23,7 +22,7 @@ import pyarrow.parquet as pq
 
 import leveret
 from leveret.analytics.archive.archive_files import ArchiveFiles
-from tests.bench.__main__ import end, positive_int
+from tests.bench.__main__ import execute, positive_int
 from tests.bench.accounting import ProcessAccount
 from tests.bench.in_flight import BenchError
 from tests.bench.scan import fill, wait_for
@@ -194,6 +193,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    for _signal in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(_signal, end)
-    sys.exit(main())
+    execute(main)

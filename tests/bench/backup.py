@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import subprocess
 import sys
 import tempfile
@@ -22,7 +21,7 @@ from pamqp import commands
 
 from leveret.analytics.backup.listing import Listing, Row
 from leveret.analytics.backup.repository import Repository
-from tests.bench.__main__ import end
+from tests.bench.__main__ import execute
 from tests.bench.accounting import ProcessAccount
 from tests.bench.frames import CHANNEL
 from tests.bench.in_flight import BenchError
@@ -296,6 +295,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    for _signal in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(_signal, end)
-    sys.exit(main())
+    execute(main)

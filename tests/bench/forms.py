@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from contextlib import ExitStack
 from typing import Final
 
 from leveret import compilation
-from tests.bench.__main__ import end, positive_int
+from tests.bench.__main__ import execute, positive_int
 from tests.bench.history import ROOT
 from tests.bench.in_flight import BenchError
 from tests.bench.in_process import SHAPES
@@ -112,6 +111,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    for _signal in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(_signal, end)
-    sys.exit(main())
+    execute(main)

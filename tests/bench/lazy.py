@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from tests.bench.__main__ import end, positive_int
+from tests.bench.__main__ import execute, positive_int
 from tests.bench.backlog import BacklogRun, Plan, run
 from tests.bench.backlog_nodes import BacklogNode, leveret, rabbitmq
 from tests.bench.frames import STAMP_BYTES
@@ -139,6 +138,4 @@ def _body_bytes(text: str) -> int:
 
 
 if __name__ == "__main__":
-    for _signal in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(_signal, end)
-    sys.exit(main())
+    execute(main)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import struct
 import sys
 import tempfile
@@ -16,7 +15,7 @@ from typing import Final
 
 from pamqp import commands
 
-from tests.bench.__main__ import end, positive_int
+from tests.bench.__main__ import execute, positive_int
 from tests.bench.frames import CHANNEL
 from tests.bench.in_flight import BenchError
 from tests.bench.scan_readers import ODD, QUERIES, READERS, ArrowReader, Query
@@ -214,6 +213,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    for _signal in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(_signal, end)
-    sys.exit(main())
+    execute(main)

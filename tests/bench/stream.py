@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Final
 
-from tests.bench.__main__ import end, positive_int
+from tests.bench.__main__ import execute, positive_int
 from tests.bench.brokers import Start, fresh_leveret, peers
 from tests.bench.in_flight import BenchError
 from tests.bench.sockets import allow_many
@@ -97,6 +96,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    for _signal in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(_signal, end)
-    sys.exit(main())
+    execute(main)

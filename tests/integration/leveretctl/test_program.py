@@ -62,16 +62,6 @@ def on_a_terminal(url: str, *arguments: str, stream: str) -> tuple[str, int]:
     return written.decode(), process.returncode
 
 
-def test_a_command(ctl: LeveretctlProgram) -> None:
-    ran = ctl("list_exchanges", "--silent", "name", "type")
-    assert ran == CommandResult(
-        0,
-        "\tdirect\namq.direct\tdirect\namq.fanout\tfanout\namq.headers\theaders\namq.match\theaders\n"
-        "amq.rabbitmq.event\ttopic\namq.rabbitmq.trace\ttopic\namq.topic\ttopic\n",
-        "",
-    )
-
-
 def test_the_url_comes_from_the_option_first(leveret: LeveretProcess, nobody: str) -> None:
     ctl = LeveretctlProgram(nobody)
     assert ctl("ping", "-q").status == 69

@@ -113,15 +113,6 @@ def test_no_internal_error(api: HttpApi, process: LeveretProcess, method: str, t
             reply.read()
 
 
-def test_headers_that_are_nested_too_deep(api: HttpApi) -> None:
-    headers: dict[str, Any] = {}
-    for _ in range(900):
-        headers = {"a": headers}
-    body = {"properties": {"headers": headers}, "routing_key": "thing", "payload": "", "payload_encoding": "string"}
-    refused = api.ask("POST", path("exchanges", "v", "amq.headers", "publish"), body)
-    assert (refused.status, json.loads(refused.body)["reason"]) == (400, "nested too deep, 128 levels are allowed")
-
-
 def test_and_it_all_comes_back_after_a_restart(api: HttpApi, process: LeveretProcess) -> None:
     before = api.get("definitions")
     process.stop()
