@@ -1,4 +1,4 @@
-"""`leveret.scan` of an archive, alone or together with live data directories."""
+"""`leveret.scan`: a table as Arrow record batches."""
 
 from __future__ import annotations
 

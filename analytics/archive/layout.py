@@ -1,4 +1,4 @@
-"""What is read together: an archive, and the data directories whose newest rows it does not have yet."""
+"""Names and paths of the files of an archive, and which archive and data directories are read together."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def script() -> str:
 
 
 def bars_over_time(
-    rows: Rows, time: str, value: str, series: Callable[[Mapping[str, Any]], str], unit: str, step: timedelta
+    rows: Rows, value: str, series: Callable[[Mapping[str, Any]], str], unit: str, step: timedelta
 ) -> str:
     """Return a chart of stacked bars, one colour per series.
 
@@ -39,20 +39,19 @@ def bars_over_time(
     """
     figure = go.Figure()
     names = largest(rows, value, series)
-    for name, points in _series(rows, time, value, series, names, sums=True):
+    for name, points in _series(rows, "minute", value, series, names, sums=True):
         times, values = zip(*sorted(points.items()), strict=True)
         colour = _colour(name, names)
         figure.add_bar(
             x=times, y=values, name=label(name), width=step / timedelta(milliseconds=1.2), marker_color=colour
         )
     figure.update_layout(barmode="stack")
-    _show_times(figure, {row[time] for row in rows}, step)
+    _show_times(figure, {row["minute"] for row in rows}, step)
     return _fragment(figure, unit)
 
 
 def lines_over_time(
     rows: Rows,
-    time: str,
     values: Mapping[str, str],
     series: Callable[[Mapping[str, Any]], str],
     unit: str,
@@ -70,13 +69,13 @@ def lines_over_time(
     figure = go.Figure()
     dashes = ("solid", "dot", "dash")
     # A line of two or three points is hard to see. Bars are used instead, hatched for further value columns.
-    present = {row[time] for row in rows}
+    present = {row["minute"] for row in rows}
     few = len(present) < _LINE_TIMES_MIN
     steps = 0 if few else (max(present) - min(present)) // step + 1
     all_times = [min(present) + number * step for number in range(steps)]
     names = largest(rows, next(iter(values)), series)
     for (value, what), dash in zip(values.items(), dashes, strict=False):
-        for name, points in _series(rows, time, value, series, names, sums):
+        for name, points in _series(rows, "minute", value, series, names, sums):
             times, heights = zip(*_filled(points, 0 if sums else None, all_times), strict=True)
             colour = _colour(name, names)
             # With many series the legend has one entry per series; a click hides all lines of it.
@@ -103,20 +102,18 @@ def lines_over_time(
     return _fragment(figure, unit)
 
 
-def horizontal_bars(
-    rows: Rows, name: Callable[[Mapping[str, Any]], str], value: str, unit: str, others: Rows = ()
-) -> str:
-    """Return a chart with one bar per row, the first at the top.
+def horizontal_bars(rows: Rows, name: Callable[[Mapping[str, Any]], str], others: Rows = ()) -> str:
+    """Return a chart of waiting messages, with one bar per row, the first at the top.
 
     Args:
         name: Returns the label of a row's bar.
     """
     names = [name(row) for row in rows]
-    values = [row[value] for row in rows]
+    values = [row["messages"] for row in rows]
     colours = [_COLOURS[0]] * len(names)
     if others:
         names.append(f"{len(others)} others, together")
-        values.append(sum(row[value] for row in others))
+        values.append(sum(row["messages"] for row in others))
         colours.append(_OTHERS_COLOUR)
     places = list(range(len(names)))
     full = [html.escape(each) for each in names]
@@ -124,7 +121,7 @@ def horizontal_bars(
     figure = go.Figure(bars)
     # Bars are placed by index, because different names may have the same shortened label.
     figure.update_yaxes(autorange="reversed", tickvals=places, ticktext=[label(each, 40) for each in names])
-    figure.update_xaxes(title=unit)
+    figure.update_xaxes(title="messages waiting")
     return _fragment(figure, "", height=120 + 26 * len(names))
 
 

@@ -216,7 +216,7 @@ def _current_state(rows: Mapping[str, Rows], moment: datetime) -> list[Section]:
                 "disk": "on disk",
                 "age": "age of the oldest",
             },
-            horizontal_bars(drawn, queue_text, "messages", "messages waiting", others) if queues else "",
+            horizontal_bars(drawn, queue_text, others) if queues else "",
             "There is no queue.",
             folded=len(queues) > _BARS_MAX,
         ),
@@ -233,9 +233,7 @@ def _current_state(rows: Mapping[str, Rows], moment: datetime) -> list[Section]:
                 "body_bytes": "body bytes",
                 "oldest_at": "oldest since",
             },
-            horizontal_bars(
-                keys, lambda row: f"{queue_text(row)} · {row['routing_key']}", "messages", "messages waiting"
-            ),
+            horizontal_bars(keys, lambda row: f"{queue_text(row)} · {row['routing_key']}"),
             "No message is waiting.",
             folded=True,
         ),
@@ -247,8 +245,6 @@ def _current_state(rows: Mapping[str, Rows], moment: datetime) -> list[Section]:
             horizontal_bars(
                 histogram,
                 lambda row: f"{bytes_text(row['from_bytes'])} – {bytes_text(row['to_bytes'])}",
-                "messages",
-                "messages waiting",
             ),
             "No message is waiting.",
             folded=True,
@@ -279,7 +275,6 @@ def _losses(rows: Mapping[str, Rows], grain: Grain) -> Section:
             losses,
             lambda found: bars_over_time(
                 found,
-                "minute",
                 "messages",
                 lambda row: f"{row['queue']}: {row['why']}",
                 f"messages {grain.per}",
@@ -311,7 +306,6 @@ def _throughput(rows: Mapping[str, Rows], grain: Grain) -> Section:
             moves,
             lambda found: lines_over_time(
                 found,
-                "minute",
                 {"messages_in": "arrived", "messages_out": "left"},
                 queue_text,
                 f"messages {grain.per}",
@@ -344,7 +338,6 @@ def _latency(rows: Mapping[str, Rows], grain: Grain) -> Section:
             rows["latency"],
             lambda found: lines_over_time(
                 found,
-                "minute",
                 {"p50_ms": "median", "p99_ms": "99 % within"},
                 queue_text,
                 "milliseconds",

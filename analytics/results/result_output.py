@@ -1,4 +1,4 @@
-"""Shows the progress of a job on stderr."""
+"""Results of jobs as tables, JSON, CSV and HTML, the condition --fail-if on them, and the progress on stderr."""
 
 from __future__ import annotations
 

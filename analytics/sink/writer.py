@@ -298,26 +298,18 @@ class _Writer:
         """Publish the rows of a task; see Sink.write()."""
         return self._sink.write(iterator)
 
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int = 0) -> None:  # noqa: N803
+        """End the query, or a batch; see Sink.commit()."""
+        self._sink.commit(messages, self._check)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int = 0) -> None:  # noqa: N803
+        """Give it up; see Sink.abort()."""
+        self._sink.abort(messages)
+
 
 class LeveretWriter(_Writer, DataSourceArrowWriter):
     """Writer of `df.write`."""
 
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """End the query; see Sink.commit()."""
-        self._sink.commit(messages, self._check)
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Give up; see Sink.abort()."""
-        self._sink.abort(messages)
-
 
 class LeveretStreamWriter(_Writer, DataSourceStreamArrowWriter):
     """Writer of `writeStream`. Spark makes one for each batch, and another one for its end."""
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """End a batch; see Sink.commit()."""
-        self._sink.commit(messages, self._check)
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Give up a batch; see Sink.abort()."""
-        self._sink.abort(messages)

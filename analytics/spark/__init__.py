@@ -1,1 +1,1 @@
-"""The data source of Spark: its readers, its session, and `read`."""
+"""The data source of Spark, and what a session has of it: its registration, views, leases, and `read`."""

@@ -106,11 +106,11 @@ def test_shares_and_percentiles_are_not_added_up() -> None:
         for at in range(5)
     ]
     for chart in (
-        lines_over_time(rows, "minute", {"value": "v"}, series, "ms", MINUTE),
+        lines_over_time(rows, {"value": "v"}, series, "ms", MINUTE),
         curves(rows, "limit", "value", series, ("x", "y")),
     ):
         assert "others" not in chart
-    counts = lines_over_time(rows, "minute", {"value": "v"}, series, "messages", MINUTE, sums=True)
+    counts = lines_over_time(rows, {"value": "v"}, series, "messages", MINUTE, sums=True)
     # They would press the others flat on the axis.
     assert "5 others: v (hidden; click)" in counts
     assert counts.count('"visible":"legendonly"') == 1
@@ -118,14 +118,14 @@ def test_shares_and_percentiles_are_not_added_up() -> None:
 
 def test_nothing_is_drawn_where_nothing_was() -> None:
     rows = [{"queue": "q", "minute": NOON + at * MINUTE, "value": 7} for at in (0, 1, 2, 5)]
-    drawn = lines_over_time(rows, "minute", {"value": "v"}, series, "messages", MINUTE, sums=True)
+    drawn = lines_over_time(rows, {"value": "v"}, series, "messages", MINUTE, sums=True)
     assert '"y":[7,7,7,0,0,7]' in drawn
-    drawn = lines_over_time(rows, "minute", {"value": "v"}, series, "ms", MINUTE)
+    drawn = lines_over_time(rows, {"value": "v"}, series, "ms", MINUTE)
     assert '"y":[7,7,7,null,null,7]' in drawn
 
 
 def test_names_that_are_shortened_to_the_same_keep_their_bars() -> None:
     rows = [{"queue": f"{'a' * 50}{number}{'z' * 50}", "messages": number} for number in range(3)]
-    drawn = horizontal_bars(rows, series, "messages", "messages")
+    drawn = horizontal_bars(rows, series)
     assert '"y":[0,1,2]' in drawn
     assert drawn.count("…") == 3 or drawn.count("\\u2026") == 3
