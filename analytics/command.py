@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from leveret.analytics.arguments import CONDITION_MET, check_arguments, exit_on_sigterm, make_parser, single_values
 from leveret.analytics.errors import AnalyticsError, DamagedRecordError, OptionError
 from leveret.analytics.java.spark_start import JavaStderr, find_java, is_local, open_cache, start_spark
-from leveret.analytics.jobs import capacity, export, flow, report, sql, waiting
+from leveret.analytics.jobs import export, flow, report, sql, waiting
 from leveret.analytics.jobs.job_options import JobOptions, Results
 from leveret.analytics.option_values import names_text
 from leveret.analytics.results.result_output import (
@@ -43,7 +43,7 @@ JOBS: Final[dict[str, Callable[[SparkSession, JobOptions], Results]]] = {
     "throughput": flow.run_throughput,
     "duplicates": waiting.run_duplicates,
     "deadletters": waiting.run_deadletters,
-    "capacity": capacity.run,
+    "capacity": flow.run_capacity,
     "export": export.run,
     "sql": sql.run,
     "report": report.run,
@@ -51,7 +51,7 @@ JOBS: Final[dict[str, Callable[[SparkSession, JobOptions], Results]]] = {
 #: What jobs check of their options before Spark is started.
 _CHECKS: Final[dict[str, Callable[[JobOptions], object]]] = {
     "backlog": JobOptions.check_live,
-    "capacity": capacity.check,
+    "capacity": flow.check_capacity,
     "export": export.check,
     "sql": sql.check,
 }

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from leveret.analytics.columns import BROKER
-from leveret.analytics.jobs import capacity, flow, waiting
+from leveret.analytics.jobs import flow, waiting
 from leveret.analytics.jobs.job_options import JobOptions, Results
 from leveret.analytics.results.report_page import ROWS_KEPT, bytes_text, duration_text, make_page
 from leveret.analytics.results.report_sections import TOLD, Grain, findings, grain_for, sections
@@ -36,7 +36,7 @@ def run(spark: SparkSession, options: JobOptions) -> Results:
         flow.run_overflow,
         flow.run_throughput,
         flow.run_latency,
-        capacity.run,
+        flow.run_capacity,
         waiting.run_deadletters,
         waiting.run_duplicates,
     ):

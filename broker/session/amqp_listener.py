@@ -116,12 +116,7 @@ class Listener:
         Args:
             seconds: Maximum time for clients to read pending output and to answer, in seconds.
         """
-        if self._consumer_timeout is not None:
-            self._consumer_timeout.stop()
-        for listening in self._listening:
-            listening.close()
-        for acceptor in self._acceptors:
-            await acceptor.stop()
+        await self._stop_listening()
         fault = ConnectionFault(ReplyCode.CONNECTION_FORCED, _SHUTDOWN, 0)
         call_each([partial(connection.terminate, fault) for connection in self.connections], "at shutdown")
         answer_seconds = min(_ANSWER_SECONDS, seconds)
@@ -146,16 +141,19 @@ class Listener:
         Args:
             close_politely: Send connection.close first; otherwise reset the sockets.
         """
+        await self._stop_listening()
+        for connection in self.connections:
+            if close_politely:
+                connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, _SHUTDOWN, 0))
+            connection.drop("finish" if close_politely else "abort")
+
+    async def _stop_listening(self) -> None:
         if self._consumer_timeout is not None:
             self._consumer_timeout.stop()
         for listening in self._listening:
             listening.close()
         for acceptor in self._acceptors:
             await acceptor.stop()
-        for connection in self.connections:
-            if close_politely:
-                connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, _SHUTDOWN, 0))
-            connection.drop("finish" if close_politely else "abort")
 
     async def _all_closed(self, seconds: float) -> bool:
         """Wait until no connection is open; return False if that takes longer than this many seconds."""

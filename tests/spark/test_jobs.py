@@ -17,8 +17,7 @@ from pyspark.sql import SparkSession
 
 from leveret.analytics.errors import OptionError
 from leveret.analytics.jobs import export, flow, sql, waiting
-from leveret.analytics.jobs.capacity import replay
-from leveret.analytics.jobs.capacity import run as run_capacity
+from leveret.analytics.jobs.flow import replay, run_capacity
 from leveret.analytics.jobs.job_options import JobOptions
 from leveret.analytics.jobs.report import page
 from leveret.analytics.results.result_output import (
