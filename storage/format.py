@@ -45,7 +45,7 @@ import json
 import struct
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
-from typing import Final, NamedTuple, TypeGuard
+from typing import Any, Final, NamedTuple, TypeGuard
 from zlib import crc32
 
 from leveret.storage.message import Envelope
@@ -435,6 +435,22 @@ def _items(octets: bytes, at: int) -> Iterator[tuple[int, bytes]]:
 def pack_checked(fields: Mapping[str, object]) -> bytes:
     """Return the contents of a file: a JSON object with a checksum of its other fields in the field `crc`."""
     return json.dumps({**fields, "crc": crc_of(fields)}).encode() + b"\n"
+
+
+def unpack_checked(octets: bytes) -> dict[str, Any]:
+    """Return the fields that pack_checked() was called with.
+
+    Raises:
+        ValueError: The contents are damaged.
+    """
+    try:
+        fields = json.loads(octets)
+        if isinstance(fields, dict) and fields.pop("crc", None) == crc_of(fields):
+            return fields
+    except RecursionError:
+        # As a wrong checksum.
+        pass
+    raise ValueError("its checksum is wrong")
 
 
 def is_text(value: object) -> TypeGuard[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from leveret.analytics.options import Options
 from leveret.analytics.selection import Selection
 from leveret.storage.directory.archive_note import read_note
 from leveret.storage.directory.directory_format import read_format
-from leveret.storage.format import crc_of, pack_checked
+from leveret.storage.format import pack_checked, unpack_checked
 from leveret.storage.readers.reader_file import matches
 from leveret.storage.url_secrets import mask_url
 
@@ -136,16 +135,13 @@ def unpack_manifest(octets: bytes, where: str) -> Manifest:
         ArchiveError: It is damaged, or a newer version has written it.
     """
     try:
-        fields = json.loads(octets)
-        if fields.pop("crc") == crc_of(fields):
-            if fields.pop("format") > FORMAT:
-                raise ArchiveError(f"{where} was written by a newer version of Leveret")
-            files = tuple(_data_file(each) for each in fields.pop("files"))
-            return Manifest(files=files, **fields)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        # Reported below, as is a wrong checksum.
-        pass
-    raise ArchiveError(f"{where} is damaged; restore it from a copy of the archive")
+        fields = unpack_checked(octets)
+        if fields.pop("format") > FORMAT:
+            raise ArchiveError(f"{where} was written by a newer version of Leveret")
+        files = tuple(_data_file(each) for each in fields.pop("files"))
+        return Manifest(files=files, **fields)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ArchiveError(f"{where} is damaged; restore it from a copy of the archive") from error
 
 
 def _data_file(fields: dict[str, Any]) -> DataFile:

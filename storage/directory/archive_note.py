@@ -7,11 +7,10 @@ damaged counts as none.
 
 from __future__ import annotations
 
-import json
 from typing import Final, NamedTuple
 
 from leveret.storage.disk.files import Files, replace_file
-from leveret.storage.format import crc_of, is_text, pack_checked
+from leveret.storage.format import is_text, pack_checked, unpack_checked
 from leveret.storage.url_secrets import without_secrets
 
 NAME: Final = "archived-to.json"
@@ -40,15 +39,12 @@ def pack_note(note: ArchiveNote) -> bytes:
 def unpack_note(octets: bytes) -> ArchiveNote | None:
     """Return what a file says; None if it is damaged, or a newer version has written it."""
     try:
-        fields = json.loads(octets)
-        if fields.pop("crc") == crc_of(fields) and fields["format"] <= _FORMAT:
-            url, broker = fields["url"], fields["broker"]
-            if is_text(url) and is_text(broker):
-                return ArchiveNote(url, broker)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        # As a wrong checksum.
-        pass
-    return None
+        fields = unpack_checked(octets)
+        url, broker = fields["url"], fields["broker"]
+        is_whole = fields["format"] <= _FORMAT and is_text(url) and is_text(broker)
+        return ArchiveNote(url, broker) if is_whole else None
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def write_note(files: Files, path: str, note: ArchiveNote) -> None:

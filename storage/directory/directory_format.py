@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, TypeAlias
 from zlib import crc32
 
 from leveret.storage.disk.files import Files, replace_file
-from leveret.storage.format import FORMAT_VERSION, crc_of, pack_checked
+from leveret.storage.format import FORMAT_VERSION, pack_checked, unpack_checked
 
 FORMAT_FILE: Final = "FORMAT"
 
@@ -258,10 +258,7 @@ def _backup(path: str, number: int) -> str:
 
 def _unpack(path: str, octets: bytes) -> list[list[str | None]]:
     try:
-        fields = json.loads(octets)
-        if fields.pop("crc") == crc_of(fields):
-            changes: list[list[str | None]] = fields["changes"]
-            return changes
-    except (ValueError, KeyError, TypeError, AttributeError):
-        pass
-    raise UpgradeError(f"{path}/{_JOURNAL} is damaged; restore the directory from a backup")
+        changes: list[list[str | None]] = unpack_checked(octets)["changes"]
+    except (ValueError, KeyError) as error:
+        raise UpgradeError(f"{path}/{_JOURNAL} is damaged; restore the directory from a backup") from error
+    return changes

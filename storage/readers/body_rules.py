@@ -17,7 +17,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from leveret.storage.disk.files import Files, write_draft
-from leveret.storage.format import crc_of, is_text, pack_checked
+from leveret.storage.format import is_text, pack_checked, unpack_checked
 from leveret.storage.readers.reader_file import LIST_MAX, names_in
 from leveret.storage.url_secrets import mask_url
 
@@ -255,13 +255,10 @@ def pack_rules(rules: Iterable[BodyRule]) -> bytes:
 def unpack_rules(octets: bytes) -> list[BodyRule] | None:
     """Return the rules in a file; None if it is damaged, or a newer version has written it."""
     try:
-        fields = json.loads(octets)
-        if fields.pop("crc") == crc_of(fields) and fields["format"] <= _FORMAT:
-            return [BodyRule(**each) for each in fields["rules"]]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        # As a wrong checksum.
-        pass
-    return None
+        fields = unpack_checked(octets)
+        return [BodyRule(**each) for each in fields["rules"]] if fields["format"] <= _FORMAT else None
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def write_rules(files: Files, path: str, rules: list[BodyRule]) -> None:

@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from leveret.storage.disk.files import Files, replace_file
-from leveret.storage.format import crc_of, is_count, is_text, pack_checked
+from leveret.storage.format import is_count, is_text, pack_checked, unpack_checked
 
 #: Name of the directory in the data directory.
 READERS: Final = "readers"
@@ -203,21 +203,20 @@ def unpack_reader(octets: bytes, where: str) -> ReaderFile:
         ReaderFileError: It is damaged, or a newer version has written it.
     """
     try:
-        fields = json.loads(octets)
-        if fields.pop("crc") == crc_of(fields):
-            if fields["format"] > _FORMAT_SINCE:
-                raise ReaderFileError(f"{where} was written by a newer version of Leveret")
-            name, vhost, queue, following = fields["name"], fields["vhost"], fields["queue"], fields["next"]
-            created, seen, since = fields["created"], fields["seen"], fields.get("since")
-            if (
-                name == where.rpartition("/")[2]
-                and all(each is None or _is_wanted(each) for each in (vhost, queue))
-                and is_count(created, _TIME_END)
-                and is_count(seen, _TIME_END)
-                and (since is None or is_count(since, _TIME_END))
-                and _is_next(following)
-            ):
-                return ReaderFile(name, vhost, queue, created, seen, following, since)
+        fields = unpack_checked(octets)
+        if fields["format"] > _FORMAT_SINCE:
+            raise ReaderFileError(f"{where} was written by a newer version of Leveret")
+        name, vhost, queue, following = fields["name"], fields["vhost"], fields["queue"], fields["next"]
+        created, seen, since = fields["created"], fields["seen"], fields.get("since")
+        if (
+            name == where.rpartition("/")[2]
+            and all(each is None or _is_wanted(each) for each in (vhost, queue))
+            and is_count(created, _TIME_END)
+            and is_count(seen, _TIME_END)
+            and (since is None or is_count(since, _TIME_END))
+            and _is_next(following)
+        ):
+            return ReaderFile(name, vhost, queue, created, seen, following, since)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
     raise ReaderFileError(f"{where} is damaged: delete it, and the reader is made again where its query is")
