@@ -33,11 +33,11 @@ _NUMBERS: Final = re.compile(r"\[([\d, ]+)\]")
 
 
 def torture(url: str, management: str, restart: Callable[[], object], seconds: float, seed: int) -> Counter[str]:
-    """Kill a broker under load again and again."""
+    """Kill a broker under load again and again, twice at least."""
     rng, deadline = random.Random(seed), time.monotonic() + seconds
     counts: Counter[str] = Counter()
     clients: list[Client] = []
-    while time.monotonic() < deadline:
+    while counts["rounds"] < 2 or time.monotonic() < deadline:
         # After a broken promise it is not known any more what the queues are to hold.
         clients = clients or _begin(url, rng)
         before = _counts_of(clients)

@@ -51,6 +51,6 @@ def test_the_load_of_other_brokers_finds_nothing_here(tmp_path: Path) -> None:
             process.start()
 
         counts = other_broker.torture(process.url, process.http_url, restart, 5, seed=3)
-    assert counts["rounds"] > 1
+    assert counts["rounds"] >= 2
     assert counts["confirmed"] > 100
     assert not [name for name in counts if "broken" in name]
