@@ -10,6 +10,7 @@ import os
 import shutil
 from bisect import bisect_right
 from collections import deque
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from leveret.broker.replication.frames import HEADER_BYTES, Frame, FrameError, b
 #: Bytes of frames in memory, and of a file.
 _MEMORY_BYTES: Final = 16 << 20
 _FILE_BYTES: Final = 32 << 20
+_first: Final = attrgetter("first")
 
 
 class _File:
@@ -124,13 +126,12 @@ class Backlog:
         return self._on_disk(number + 1)
 
     def _in_memory(self, first: int) -> Frame:
-        # The one that is wanted is usually among the last.
-        for frame in reversed(self._frames):
-            if frame.first == first:
-                return frame
-            if frame.first < first:
-                break
-        raise FrameError(f"no frame begins with operation {first}")
+        # Who catches up begins with the oldest of many.
+        frames = self._frames
+        frame = frames[bisect_right(frames, first, key=_first) - 1]
+        if frame.first != first:
+            raise FrameError(f"no frame begins with operation {first}")
+        return frame
 
     def _on_disk(self, first: int) -> Frame:
         file = self._files[bisect_right([each.firsts[0] for each in self._files], first) - 1]

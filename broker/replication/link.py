@@ -18,7 +18,7 @@ import socket
 import ssl
 import struct
 import zlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from enum import IntEnum
 from typing import Any, Final, TypeAlias
@@ -102,10 +102,15 @@ class Link:
         """
         if self.writer.is_closing():
             raise ConnectionResetError("the connection is closed")
-        head = _HEAD.pack(kind, len(octets), 0 if kind is Message.FRAME else crc32(octets))
-        self.writer.write(head + _CRC.pack(crc32(head)))
+        self.writer.write(_head(kind, octets))
         if octets:
             self.writer.write(octets)
+
+    def send_all(self, kind: Message, messages: Iterable[bytes]) -> None:
+        """Send messages of a kind at once; see send()."""
+        if self.writer.is_closing():
+            raise ConnectionResetError("the connection is closed")
+        self.writer.write(b"".join([part for octets in messages for part in (_head(kind, octets), octets)]))
 
     async def send_packed(self, kind: Message, octets: bytes) -> None:
         """Send a message, compressed if that makes it shorter; a thread does that.
@@ -165,6 +170,11 @@ class Link:
     def close(self) -> None:
         """Close the connection, without what is not sent yet."""
         self.writer.transport.abort()
+
+
+def _head(kind: Message, octets: bytes) -> bytes:
+    head = _HEAD.pack(kind, len(octets), 0 if kind is Message.FRAME else crc32(octets))
+    return head + _CRC.pack(crc32(head))
 
 
 def _unpack(octets: bytes, limit: int) -> tuple[int, bytes]:

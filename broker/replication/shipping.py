@@ -40,6 +40,8 @@ _NEAR_SECONDS_MORE: Final = 0.5
 _LOOK_SECONDS: Final = 0.02
 #: Seconds between two messages that tell a node how far it is behind.
 _LAG_SECONDS: Final = 1.0
+#: Bytes of frames that are sent at once to a node that catches up.
+_FRAMES_BYTES: Final = 64 << 10
 #: As a number of an operation: all, as there is no copy to wait for.
 _ALL: Final = sys.maxsize
 #: Longest message from a node that follows, in bytes: it may list backups.
@@ -440,20 +442,34 @@ class Shipping:
         try:
             while True:
                 while feed.number < self._backlog.last:
-                    frame = self._backlog.after(feed.number)
-                    if frame is None:
-                        raise LinkError("it is too far behind for replication.backlog")
+                    frames = self._next_frames(feed.number)
                     if feed.is_packed:
-                        await link.send_packed(Message.FRAME, frame.octets)
+                        for each in frames:
+                            await link.send_packed(Message.FRAME, each.octets)
                     else:
-                        link.send(Message.FRAME, frame.octets)
-                    feed.number = frame.last
+                        link.send_all(Message.FRAME, [each.octets for each in frames])
+                    feed.number = frames[-1].last
                     await link.drain()
+                    # While there is room, drain() lets nobody else run, and confirms are let go in this loop.
+                    await asyncio.sleep(0)
                 feed.has_more.clear()
                 self._feeds.add(feed)
                 await feed.has_more.wait()
         finally:
             self._feeds.discard(feed)
+
+    def _next_frames(self, number: int) -> list[Frame]:
+        """Return some of the frames after an operation, which is not the last one."""
+        found: list[Frame] = []
+        size = 0
+        while number < self._backlog.last and size < _FRAMES_BYTES:
+            frame = self._backlog.after(number)
+            if frame is None:
+                raise LinkError("it is too far behind for replication.backlog")
+            found.append(frame)
+            size += len(frame.octets)
+            number = frame.last
+        return found
 
     async def _tell_lag(self, link: Link, each: Standby) -> None:
         """Tell a node, once a second, how far it is behind: it may be asked for that when this node is gone."""

@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import zlib
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from leveret.broker.replication.backlog import Backlog
-from leveret.broker.replication.frames import unpack_frame
+from leveret.broker.replication.frames import Frame, unpack_frame
 from leveret.broker.replication.link import Link, LinkError, Message, accept, answer, connect
 from leveret.broker.replication.register import State
 from leveret.broker.replication.shipping import ACKNOWLEDGEMENT, Limits, Shipping
@@ -185,6 +186,34 @@ async def test_a_link_without_room_gets_later_what_it_has_no_room_for(lead: Lead
     assert sending is not None
     assert sending.writer.transport.get_write_buffer_size() < 4 << 20
     assert [unpack_frame(await next_frame(link)).last for _ in range(32)] == [*range(2, 34)]
+
+
+async def test_confirms_are_let_go_while_a_node_catches_up(lead: Lead, monkeypatch: pytest.MonkeyPatch) -> None:
+    leader = lead(("a",), timeout=300, backlog=1 << 30)
+    for number in range(2000):
+        leader.operations.add_sync(Operation(Kind.APPEND, "f", 1000 * number, bytes(1000)))
+    taken: Counter[int] = Counter()
+    turns, after = 0, Backlog.after
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    def take(backlog: Backlog, number: int) -> Frame | None:
+        taken[turns] += 1
+        return after(backlog, number)
+
+    monkeypatch.setattr(Backlog, "after", take)
+    counting = asyncio.create_task(count_turns())
+    link = await leader.follow("b")
+    while unpack_frame(await next_frame(link)).last < 2000:
+        pass
+    counting.cancel()
+    assert taken.total() == 2000
+    # The link has room for all of them at once.
+    assert max(taken.values()) < 100
 
 
 async def test_who_does_not_acknowledge_leaves_the_register_first(lead: Lead) -> None:
