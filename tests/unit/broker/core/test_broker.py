@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from leveret.broker.core.broker import CLUSTER_ID, CLUSTER_NAME, Broker, ClientConnection, GlobalParameters
-from leveret.broker.core.clients import ClientChannel
+from leveret.broker.core.broker import CLUSTER_ID, Broker, ClientConnection, GlobalParameters
 from leveret.broker.core.counters.counters import ConnectionCounters
 from leveret.broker.core.events import Events
 from leveret.broker.core.node import Node
@@ -49,36 +47,6 @@ def broker() -> Broker:
     return new_broker(loop)
 
 
-def test_a_vhost_is_made_once(broker: Broker) -> None:
-    vhost = broker.add_vhost("v")
-    assert broker.add_vhost("v") is vhost
-    assert broker.add_vhost("w") is not vhost
-    assert list(broker.vhosts) == ["v", "w"]
-    assert vhost.name == "v"
-
-
-def test_vhosts_share_nothing(broker: Broker) -> None:
-    first, second = broker.add_vhost("v"), broker.add_vhost("w")
-    first.topology.declare_exchange("x", "fanout", True, False, False, ())
-    assert "x" not in second.topology.exchanges
-    assert first.queues is not second.queues
-
-
-def test_open_connections_are_counted_by_user_and_vhost(broker: Broker) -> None:
-    broker.add_vhost("v")
-    broker.add_vhost("w")
-    connections = [connect("ann", "v"), connect("ann", "w"), connect("bob", "v")]
-    for connection in connections:
-        broker.connections.add(connection)
-    assert set(broker.connections) == {*connections}
-    assert dict(broker.connections.by_user) == {"ann": 2, "bob": 1}
-    assert [broker.connections.by_vhost[name] for name in broker.vhosts] == [2, 1]
-    broker.forget_connection(connections[0])
-    assert broker.connections.by_user["ann"] == 1
-    assert [broker.connections.by_vhost[name] for name in broker.vhosts] == [1, 1]
-    assert set(broker.connections) == {*connections[1:]}
-
-
 def test_a_connection_is_uncounted_once(broker: Broker) -> None:
     vhost = broker.add_vhost("v")
     stranger, connection = connect("ann", "v"), connect("ann", "v")
@@ -98,15 +66,6 @@ def test_a_connection_may_outlive_its_vhost(broker: Broker) -> None:
     broker.connections.add(connect("ann", "v"))
     broker.forget_connection(connection)
     assert (len(broker.connections), broker.connections.by_vhost["v"]) == (1, 1)
-
-
-def test_channels_are_counted_by_user(broker: Broker) -> None:
-    connections = broker.connections
-    channels = [SimpleNamespace(client=connect(user, "v"), number=1) for user in ("ann", "ann", "bob")]
-    for channel in channels:
-        connections.channel_opened(cast("ClientChannel", channel))
-    connections.channel_closed(cast("ClientChannel", channels[-1]))
-    assert (connections.channel_count, connections.channels_by_user) == (2, {"ann": 2})
 
 
 class Rows:
@@ -185,12 +144,6 @@ def test_a_broker_has_one_identity_for_good() -> None:
     parameters.ensure_cluster_id()
     other.ensure_cluster_id()
     assert parameters.values[CLUSTER_ID] == first != other.values[CLUSTER_ID]
-
-
-def test_a_parameter_names_the_cluster(broker: Broker) -> None:
-    assert broker.cluster_name == broker.default_cluster_name
-    broker.global_parameters.set(CLUSTER_NAME, "shop")
-    assert broker.cluster_name == "shop"
 
 
 def test_uptime_does_not_follow_the_system_clock() -> None:

@@ -39,13 +39,6 @@ def test_a_sum_has_all_counters_of_both() -> None:
         assert getattr(total, name) == getattr(both, name), name
 
 
-def test_a_new_queue_has_counted_nothing() -> None:
-    counters = QueueCounters(5)
-    assert all(getattr(counters, name) == 0 for name in (*RISING, "disk_reads", "disk_writes"))
-    assert not any(getattr(counters, name) for name in BY_REASON)
-    assert (counters.capacity, counters.since) == (1.0, 5)
-
-
 def test_a_row_has_the_counters_of_its_fields() -> None:
     row = dict(zip(QueueCounters.FIELDS, counted(1).row(1000, 2000), strict=True))
     assert row == {
@@ -133,35 +126,6 @@ def history(*values: int, retention: tuple[object, ...] = BASIC) -> History:
 
 def values(made: History, age: int, *times: int) -> list[int]:
     return [row[0] for row in made.samples(age, times)]
-
-
-def test_the_rate_is_the_change_over_the_last_step() -> None:
-    made = history(10, 40)
-    assert made.rates(START + STEP) == [6.0]
-
-
-def test_the_first_sample_counts_from_0() -> None:
-    assert history(10).rates(START) == [2.0]
-
-
-def test_what_stands_still_has_no_rate() -> None:
-    made = history(10, 40)
-    assert made.rates(START + 2 * STEP) == [0.0]
-
-
-def test_a_rate_after_a_pause_is_that_of_the_last_step() -> None:
-    made = history(10, 10, 10, 15)
-    assert made.rates(START + 3 * STEP) == [1.0]
-
-
-def test_a_gauge_may_fall() -> None:
-    assert history(10, 0).rates(START + STEP) == [-2.0]
-
-
-def test_samples_hold_until_the_next_one() -> None:
-    made = history(1, 2, 2, 2, 5)
-    times = [START + place * STEP for place in range(-1, 6)]
-    assert values(made, 60, *times) == [0, 1, 2, 2, 2, 5, 5]
 
 
 def test_coarse_samples_are_what_was_at_their_time() -> None:

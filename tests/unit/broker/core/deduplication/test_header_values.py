@@ -14,10 +14,8 @@ from leveret.broker.core.deduplication.header_values import (
     DEDUPLICATION_HEADER,
     KEY_BYTES,
     NEVER,
-    TTL_HEADER,
     RememberedValues,
     read_key,
-    read_ttl,
 )
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.queue import Holder
@@ -83,25 +81,6 @@ def test_without_headers() -> None:
     assert read_key(encode_content_header(0)) is None
     assert read_key(encode_content_header(0, {properties.REPLY_TO: encode_text(f"\x16{DEDUPLICATION_HEADER}")})) is None
     assert locate_header(header_with(("a", FieldValue("V", None))), b"\x01b") == -1
-
-
-@pytest.mark.parametrize(
-    ("value", "milliseconds"),
-    [
-        (FieldValue("b", -1), -1),
-        (FieldValue("B", 200), 200),
-        (FieldValue("l", 1 << 60), 1 << 60),
-        (FieldValue("d", 300.7), 300),
-        (FieldValue("f", 1.5), 1),
-        (FieldValue("S", b"300"), None),
-        (FieldValue("T", 300), None),
-        (FieldValue("t", True), None),
-        (FieldValue("V", None), None),
-    ],
-)
-def test_the_ttl_of_a_message(value: FieldValue, milliseconds: int | None) -> None:
-    assert read_ttl(header_with((TTL_HEADER, value))) == milliseconds
-    assert read_ttl(header_with()) is None
 
 
 _KEYS = st.integers(0, 11).map(lambda number: b"%d" % number)
@@ -174,21 +153,6 @@ class Remembering(RuleBasedStateMachine):
 
 
 TestRemembering = Remembering.TestCase
-
-
-@given(st.lists(st.tuples(_KEYS, _TTLS), max_size=60), st.integers(1, 8))
-def test_the_oldest_ones_go(added: list[tuple[bytes, int]], size: int) -> None:
-    values = RememberedValues()
-    order: list[bytes] = []
-    for key, ttl in added:
-        if values.has(key, 0):
-            continue
-        while len(values) >= size:
-            values.drop_oldest()
-            order.pop(0)
-        values.add(key, min(ttl, NEVER))
-        order.append(key)
-    assert [key for key, _ in values.items()] == order
 
 
 def test_what_is_left_of_values_is_bounded() -> None:

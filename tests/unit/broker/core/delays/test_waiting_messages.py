@@ -38,25 +38,6 @@ def queue(vhost: VirtualHost) -> ClassicQueue:
     return queue
 
 
-def test_leave_in_the_order_of_time_then_of_publishing(
-    loop: ManualLoop, vhost: VirtualHost, queue: ClassicQueue
-) -> None:
-    waiting = vhost.topology.exchanges["d"].waiting  # type: ignore[attr-defined]
-    publish_delayed(waiting, 300, b"1", b"2")
-    publish_delayed(waiting, 100, b"3")
-    publish_delayed(waiting, 300, b"4")
-    publish_delayed(waiting, 200, b"5")
-    assert waiting.count == 5
-    loop.advance(0.0999)
-    assert queue.store.ready_count == 0
-    loop.advance(0.0001)
-    assert bodies_in(queue) == [b"3"]
-    loop.advance(10)
-    assert bodies_in(queue) == [b"5", b"1", b"2", b"4"]
-    assert waiting.count == 0
-    assert loop.pending_timers == 0
-
-
 @pytest.mark.parametrize("step", [-86_400.0, 86_400.0])
 def test_a_step_of_the_system_clock_changes_nothing(
     loop: ManualLoop, vhost: VirtualHost, queue: ClassicQueue, step: float
@@ -87,15 +68,6 @@ def test_the_times_that_are_shown_do_not_change_with_each_look(vhost: VirtualHos
         assert waiting.schedule.due_times() == due
     timers.set_by = 0.001
     assert waiting.schedule.due_times() == (timers.now() + 1_000_000,) * 2 != due
-
-
-def test_years(loop: ManualLoop, vhost: VirtualHost, queue: ClassicQueue) -> None:
-    waiting = declare_delayed(vhost)
-    publish_delayed(waiting, 2 * 365 * 86_400_000, b"1")
-    loop.advance(2 * 365 * 86_400 - 1)
-    assert waiting.count == 1
-    loop.advance(1)
-    assert bodies_in(queue) == [b"1"]
 
 
 def test_many_at_once_are_routed_in_slices(loop: ManualLoop) -> None:
@@ -134,14 +106,6 @@ def test_exchanges_share_the_slices(loop: ManualLoop) -> None:
     assert [queue.store.ready_count for queue in queues] == [5000, 5000]
 
 
-def test_without_a_queue_they_are_lost_and_counted(loop: ManualLoop, vhost: VirtualHost) -> None:
-    waiting = declare_delayed(vhost)
-    publish_delayed(waiting, 100, b"1", b"2")
-    loop.advance(0.1)
-    counters = vhost.topology.exchanges["d"].counters
-    assert (counters.drop_unroutable, counters.loss_row()[0], waiting.count) == (2, 2, 0)
-
-
 def test_a_limit_refuses_and_counts(loop: ManualLoop, vhost: VirtualHost, queue: ClassicQueue) -> None:
     waiting = declare_delayed(vhost)
     definition = {"pattern": "d", "definition": {"max-delayed": 3}, "apply-to": "exchanges", "priority": 0}
@@ -154,16 +118,6 @@ def test_a_limit_refuses_and_counts(loop: ManualLoop, vhost: VirtualHost, queue:
     assert publish_delayed(waiting, 100, b"6") == 1
     loop.advance(1)
     assert bodies_in(queue) == [b"1", b"2", b"3", b"6"]
-
-
-def test_deleting_the_exchange_counts_them_as_lost(loop: ManualLoop, vhost: VirtualHost, queue: ClassicQueue) -> None:
-    waiting = declare_delayed(vhost)
-    publish_delayed(waiting, 100, b"1", b"2", b"3")
-    vhost.topology.delete_exchange("d", False)
-    (gone,) = vhost.deleted_exchanges.recent
-    assert gone.counters.loss_row() == (3, 0, 0, 0, 3, 0)
-    loop.advance(1)
-    assert (queue.store.ready_count, loop.pending_timers) == (0, 0)
 
 
 def test_deleting_the_virtual_host_does_too(loop: ManualLoop, vhost: VirtualHost) -> None:
@@ -187,17 +141,6 @@ def test_looking(loop: ManualLoop, vhost: VirtualHost) -> None:
     third = waiting.schedule.find(3)
     assert third is not None
     assert third.message.body == b"300"
-
-
-def test_deliver_one_now(loop: ManualLoop, vhost: VirtualHost, queue: ClassicQueue) -> None:
-    waiting = declare_delayed(vhost)
-    publish_delayed(waiting, 100, b"1", b"2")
-    done: list[bool] = []
-    vhost.due_messages.route_now(waiting, 2, done.append)
-    vhost.due_messages.route_now(waiting, 2, done.append)
-    assert (done, bodies_in(queue)) == ([True, False], [b"2"])
-    loop.advance(1)
-    assert bodies_in(queue) == [b"1"]
 
 
 def test_the_inner_type_that_varies_routes_each_message_by_itself(loop: ManualLoop, vhost: VirtualHost) -> None:
@@ -243,11 +186,6 @@ def test_large_messages_are_not_all_read_at_once(loop: ManualLoop, vhost: Virtua
 
 def headers(kind: str, value: Any) -> FieldTable:
     return (("a", FieldValue("t", True)), ("x-delay", FieldValue(kind, value)))
-
-
-@pytest.mark.parametrize("kind", "bBsuIilL")
-def test_all_integers_count(kind: str) -> None:
-    assert read_delay(headers(kind, 100)) == 100
 
 
 @pytest.mark.parametrize(

@@ -59,42 +59,6 @@ def restarted(broker: StreamBroker, *, crash: bool = False) -> StreamBroker:
     return StreamBroker(broker.files, (SMALL,), now=broker.loop.now)
 
 
-def test_a_new_name_begins_with_the_next_message() -> None:
-    broker = StreamBroker()
-    broker.publish("old")
-    consumer = attach(broker)
-    broker.publish("new")
-    assert consumer.received == ["new"]
-    assert next_offset(broker) == 1
-
-
-def test_a_name_goes_on_behind_what_is_acknowledged_without_a_gap() -> None:
-    broker = StreamBroker()
-    broker.publish(*numbered(10))
-    consumer = attach(broker, place=FIRST)
-    acknowledge(consumer, 0, 1, 4)
-    assert next_offset(broker) == 2
-    acknowledge(consumer, 0)
-    assert next_offset(broker) == 3
-    acknowledge(consumer, 0)
-    assert next_offset(broker) == 5
-    broker.stream.remove_consumer(consumer)
-    again = attach(broker)
-    assert again.received == numbered(5, 5)
-    acknowledge(again, *range(5))
-    assert next_offset(broker) == 10
-
-
-@pytest.mark.parametrize("outcome", ["acknowledge", "reject"])
-def test_rejected_messages_count_as_acknowledged(outcome: Outcome) -> None:
-    broker = StreamBroker()
-    broker.publish(*numbered(3))
-    consumer = attach(broker, place=FIRST)
-    entries, consumer.held = consumer.held, []
-    settle(consumer, entries, outcome)
-    assert next_offset(broker) == 3
-
-
 def test_what_is_given_back_counts_when_a_later_message_is_acknowledged() -> None:
     broker = StreamBroker()
     broker.publish(*numbered(9))
@@ -110,36 +74,6 @@ def test_what_is_given_back_counts_when_a_later_message_is_acknowledged() -> Non
     consumer.requeue(*range(3))
     broker.stream.remove_consumer(consumer)
     assert attach(broker).received == numbered(3, 6)
-
-
-def test_a_given_place_sets_the_name() -> None:
-    broker = StreamBroker()
-    broker.publish(*numbered(6))
-    consumer = attach(broker, place=FIRST)
-    acknowledge(consumer, *range(6))
-    broker.stream.remove_consumer(consumer)
-    again = attach(broker, place=StreamPlace(Begin.OFFSET, 2))
-    assert again.received == numbered(4, 2)
-    assert next_offset(broker) == 2
-
-
-def test_consumers_of_one_name_take_turns() -> None:
-    broker = StreamBroker()
-    broker.publish(*numbered(4))
-    first, second, third = (attach(broker, place=FIRST, tag=tag) for tag in "abc")
-    other = attach(broker, "other", FIRST)
-    assert (first.received, second.received, third.received) == (numbered(4), [], [])
-    assert other.received == numbered(4)
-    acknowledge(first, 0, 1)
-    broker.stream.remove_consumer(second)
-    broker.stream.remove_consumer(first)
-    broker.loop.run()
-    # It goes on where the name is: its own place does not count.
-    assert third.received == numbered(2, 2)
-    acknowledge(first, 0, 1)
-    assert next_offset(broker) == 2
-    acknowledge(third, 0)
-    assert next_offset(broker) == 3
 
 
 def test_what_is_acknowledged_after_a_cancel_counts_until_another_begins() -> None:

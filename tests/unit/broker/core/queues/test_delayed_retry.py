@@ -31,7 +31,6 @@ KINDS = ("classic", "quorum")
 #: How a message returns: arguments of requeue().
 REJECT = {"failed": True}
 NACK = {"failed": False}
-TIMEOUT = {"failed": False, "abandoned": True}
 
 
 def made(vhost: VirtualHost, name: str = "q", **given: Any) -> ClassicQueue:
@@ -89,15 +88,6 @@ def test_without_a_positive_minimum_nothing_waits(vhost: VirtualHost, least: obj
     assert figures(queue) == (1, 0, 0)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_without_a_maximum_it_does_not_grow(vhost: VirtualHost, loop: ManualLoop, kind: str) -> None:
-    queue = made(vhost, queue_type=kind, type="all", min=1000)
-    publish(queue, "a")
-    for _ in range(3):
-        returned(queue, **REJECT)
-        assert waits(queue, loop, 1.0)
-
-
 def test_a_message_that_never_failed_shows_no_delivery_count(vhost: VirtualHost, loop: ManualLoop) -> None:
     queue = made(vhost, queue_type="quorum", type="all", min=1000)
     publish(queue, "a")
@@ -105,38 +95,6 @@ def test_a_message_that_never_failed_shows_no_delivery_count(vhost: VirtualHost,
     loop.advance(1)
     entry = got(queue)
     assert (headers(entry), entry[2]) == ({"acquired": 1}, True)
-
-
-def test_on_a_classic_queue_all_returns_count(vhost: VirtualHost, loop: ManualLoop) -> None:
-    queue = made(vhost, type="all", min=1000, max=9000, redelivery_limit=2)
-    publish(queue, "a")
-    returned(queue, **NACK)
-    assert waits(queue, loop, 1.0)
-    returned(queue, **REJECT)
-    assert waits(queue, loop, 2.0)
-    entry = got(queue)
-    assert headers(entry) == {"delivery": 2}
-    queue.requeue([entry])
-    assert +queue.counters.dropped == {"delivery_limit": 1}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_steps_go_by_all_returns(vhost: VirtualHost, loop: ManualLoop, kind: str) -> None:
-    queue = made(vhost, queue_type=kind, steps="1s,10s,1m", min=5, max=7)
-    publish(queue, "a")
-    for delay, way in ((1.0, NACK), (10.0, REJECT), (60.0, NACK), (60.0, TIMEOUT)):
-        returned(queue, **way)
-        assert waits(queue, loop, delay), delay
-
-
-def test_the_limit_of_all_returns_on_a_quorum_queue(vhost: VirtualHost, loop: ManualLoop) -> None:
-    queue = made(vhost, queue_type="quorum", type="all", min=1000, redelivery_limit=2)
-    publish(queue, "a")
-    for _ in range(2):
-        returned(queue, **NACK)
-        loop.advance(1)
-    returned(queue, **NACK)
-    assert +queue.counters.dropped == {"delivery_limit": 1}
 
 
 # -- what waits ---------------------------------------------------------------------------------------------
@@ -348,21 +306,6 @@ def test_an_unused_queue_expires_with_them(vhost: VirtualHost, loop: ManualLoop)
     returned(queue)
     loop.advance(6)
     assert queue.deleted
-
-
-def test_very_many_at_once(vhost: VirtualHost, loop: ManualLoop) -> None:
-    queue = made(vhost, type="all", min=1000)
-    consumer = FakeConsumer(queue, room=3000)
-    queue.add_consumer(consumer)
-    bodies = [f"{number:04d}" for number in range(3000)]
-    publish(queue, *bodies)
-    loop.run()
-    consumer.room = 0
-    consumer.requeue(*range(3000))
-    loop.run()
-    assert figures(queue) == (0, 0, 3000)
-    loop.advance(1)
-    assert contents(queue) == bodies
 
 
 class Purger(FakeConsumer):

@@ -114,8 +114,21 @@ class ReturningQueue(RuleBasedStateMachine):
     @precondition(lambda self: self.held)
     @rule(data=st.data(), way=st.sampled_from(("ack", "drop", *WAYS, *WAYS)))
     def settle(self, data: st.DataObject, way: str) -> None:
-        copy, holder, entry = data.draw(st.sampled_from(self.held))
-        self.held = [each for each in self.held if each[0] is not copy]
+        self._settle(data.draw(st.integers(0, len(self.held) - 1)), way)
+
+    @rule(ways=st.lists(st.sampled_from((*WAYS,)), min_size=1, max_size=4))
+    def return_the_first(self, ways: list[str]) -> None:
+        """Have the first message return again and again, until it has come to an end."""
+        if not self.ready:
+            self.publish(1)
+        for way in ways:
+            self.get()
+            if self.held:
+                self._settle(len(self.held) - 1, way)
+                self.wait(5000)
+
+    def _settle(self, at: int, way: str) -> None:
+        copy, holder, entry = self.held.pop(at)
         queue = self.start.queue
         queue.release(holder, [entry])
         if way == "ack":

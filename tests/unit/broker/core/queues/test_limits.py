@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.broker.core.queues.classic_queue import ClassicQueue
-from leveret.broker.core.queues.traits import UNBOUNDED, Limits
+from leveret.broker.core.queues.traits import Limits
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.policies.policy import Policy
 from leveret.policies.queue_settings import QueueSettings
@@ -55,13 +55,6 @@ class TestRoomAndExcess:
         while fits < 50 and not over(count + fits + 1, total + (fits + 1) * size):
             fits += 1
         assert min(max(limits.room(store, size), 0), 50) == fits
-
-    def test_no_limit_at_all(self) -> None:
-        limits, store = Limits(QueueSettings()), memory_store()
-        assert limits.room(store, 1000) > 1 << 40
-        assert limits.room(store, 0) == UNBOUNDED
-        assert not limits.refuses
-        assert not limits.exceeded(store)
 
     @pytest.mark.parametrize(
         ("overflow", "refuses", "dead_letters"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.queue import Holder
 from leveret.broker.core.queues.traits import QUORUM
@@ -96,13 +94,6 @@ class TestAtLeastOnce:
             "message_ttl": 10,
         }
         return made(vhost, "s", **common | given)
-
-    @pytest.mark.parametrize("given", [{"overflow": "drop-head"}, {"dead_letter_strategy": "at-most-once"}])
-    def test_otherwise_it_is_lost(self, vhost: VirtualHost, loop: ManualLoop, given: dict[str, str]) -> None:
-        queue = self.source(vhost, **given)
-        publish(queue, *"ab")
-        loop.advance(1)
-        assert (queue.retained_count, loop.pending_timers) == (0, 0)
 
     def test_a_deleted_queue_publishes_no_dead_letters_again(self, vhost: VirtualHost, loop: ManualLoop) -> None:
         queue = self.source(vhost)

@@ -75,38 +75,6 @@ def test_a_message_that_returns_too_often_is_dead_lettered(vhost: VirtualHost, k
     assert (queue.counters.dropped["delivery_limit"], queue.counters.requeued) == (1, limit)
 
 
-def test_without_a_dead_letter_exchange_it_is_dropped(vhost: VirtualHost) -> None:
-    queue = made(vhost, redelivery_limit=1)
-    publish(queue, *"ab")
-    returned(queue, 2)
-    assert contents(queue) == ["b"]
-
-
-def test_of_two_limits_the_smaller_one_counts(vhost: VirtualHost) -> None:
-    queue = made(vhost, queue_type="quorum", redelivery_limit=3, delivery_limit=1)
-    publish(queue, "a")
-    returned(queue, 2)
-    assert queue.ready_count() == 0
-    queue = made(vhost, "p", queue_type="quorum", redelivery_limit=1, delivery_limit=-1)
-    publish(queue, "a")
-    returned(queue, 2)
-    assert queue.ready_count() == 0
-
-
-def test_returned_messages_show_the_count_and_come_first(vhost: VirtualHost, loop: ManualLoop) -> None:
-    queue = made(vhost, redelivery_limit=5)
-    consumer = FakeConsumer(queue, room=3)
-    queue.add_consumer(consumer)
-    publish(queue, *"abcd")
-    loop.run()
-    assert [count(entry[1]) for entry in consumer.held] == [None] * 3
-    consumer.room = 0
-    consumer.requeue(2, 0)
-    entries = queue.store.take(3, 100)[0]
-    assert [(entry[1].body, entry[2]) for entry in entries] == [(b"c", True), (b"a", True), (b"d", False)]
-    assert [count(entry[1]) for entry in entries] == [FieldValue("l", 1), FieldValue("l", 1), None]
-
-
 def test_a_priority_comes_before_a_return(vhost: VirtualHost) -> None:
     queue = made(vhost, redelivery_limit=5, max_priority=9)
     publish(queue, "low", priority=1)
@@ -263,36 +231,6 @@ def files() -> SimulatedFiles:
     return SimulatedFiles()
 
 
-@pytest.mark.parametrize("written", [True, False])
-def test_counts_and_order_survive(files: SimulatedFiles, written: bool) -> None:
-    given: dict[str, Any] = {"redelivery_limit": 5}
-    before = Start(files, **given)
-    publish(before.queue, *"abc", persistent=True)
-    if written:
-        before.loop.run()
-    before.returned(2)
-    entry, other = before.got(), before.got()
-    before.queue.requeue([other])
-    before.queue.requeue([entry])
-    before.stop()
-    after = Start(files, **given)
-    assert after.drain() == [("b", True, 1), ("a", True, 3), ("c", False, None)]
-    after.stop()
-    assert Start(files, **given).drain() == []
-
-
-def test_the_limit_counts_what_was_before(files: SimulatedFiles) -> None:
-    given: dict[str, Any] = {"redelivery_limit": 2}
-    before = Start(files, **given)
-    publish(before.queue, "a", persistent=True)
-    before.returned(2)
-    before.stop()
-    after = Start(files, **given)
-    after.returned()
-    assert after.drain() == []
-    assert +after.queue.counters.dropped == {"delivery_limit": 1}
-
-
 def test_returned_messages_are_found_without_the_limit(files: SimulatedFiles) -> None:
     before = Start(files, redelivery_limit=2)
     publish(before.queue, *"ab", persistent=True)
@@ -372,30 +310,6 @@ def test_a_queue_that_moved_to_disk_with_what_was_held_can_be_deleted(files: Sim
 RETRY: dict[str, Any] = {"delayed_retry_type": "all", "delayed_retry_min": 10_000, "delayed_retry_max": 60_000}
 
 
-@pytest.mark.parametrize("kind", ["classic", "quorum"])
-def test_what_waits_is_neither_early_nor_lost(files: SimulatedFiles, kind: str) -> None:
-    given = {**RETRY, "queue_type": kind}
-    before = Start(files, **given)
-    publish(before.queue, *"abc", persistent=True)
-    before.returned()
-    before.loop.advance(4)
-    before.returned()
-    before.stop()
-    after = Start(files, 1009.0, **given)
-    after.loop.advance(0.9)
-    assert after.drain() == [("c", False, 0 if kind == "quorum" else None)]
-    assert after.queue.contents.delayed_count == 2
-    after.loop.advance(0.2)
-    assert after.drain() == [("a", True, 0 if kind == "quorum" else 1)]
-    after.loop.advance(3.8)
-    assert after.drain() == []
-    after.stop()
-    again = Start(files, 2000.0, **given)
-    again.loop.advance(0)
-    assert [body for body, *_ in again.drain()] == ["b"]
-    assert again.queue.contents.delayed_count == 0
-
-
 def test_they_are_found_without_the_arguments_and_by_priority(files: SimulatedFiles) -> None:
     before = Start(files, **RETRY, max_priority=5)
     for body, priority in (("a", 1), ("b", 5)):
@@ -421,21 +335,6 @@ def test_their_time_to_live_survives(files: SimulatedFiles) -> None:
     assert after.queue.ready_count() == 1
     after.loop.advance(0.2)
     assert after.queue.ready_count() == 0
-
-
-def test_the_count_and_the_delay_go_on(files: SimulatedFiles) -> None:
-    before = Start(files, **RETRY, queue_type="quorum", delivery_limit=2)
-    publish(before.queue, "a", persistent=True)
-    before.queue.requeue([before.got()], failed=True)
-    before.stop()
-    after = Start(files, 1010.0, **RETRY, queue_type="quorum", delivery_limit=2)
-    after.loop.advance(0)
-    after.queue.requeue([after.got()], failed=True)
-    after.loop.advance(19.9)
-    assert after.queue.ready_count() == 0
-    after.loop.advance(0.2)
-    after.queue.requeue([after.got()], failed=True)
-    assert +after.queue.counters.dropped == {"delivery_limit": 1}
 
 
 @pytest.mark.parametrize("durable", [True, False])

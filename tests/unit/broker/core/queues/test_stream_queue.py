@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from leveret.broker.core.queues.stream_queue import StreamQueue
 from leveret.policies.policy import Policy
 from leveret.policies.stream_arguments import Begin, StreamPlace
@@ -11,7 +9,7 @@ from leveret.protocol.field_table import longstr
 from leveret.storage.message import Message
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.messages import ENVELOPE
-from tests.support.queues import declare_stream, settle
+from tests.support.queues import declare_stream
 from tests.support.stepping_clock import SteppingClock
 from tests.support.streams import StreamBroker, number, offsets
 
@@ -30,17 +28,6 @@ def numbered(count: int, start: int = 0) -> list[str]:
     return [str(each) for each in range(start, start + count)]
 
 
-def test_every_consumer_gets_all_messages() -> None:
-    broker = StreamBroker()
-    broker.publish(*numbered(5))
-    consumers = [attach(broker, tag=str(each)) for each in range(3)]
-    broker.publish(*numbered(5, 5))
-    assert [each.received for each in consumers] == [numbered(10)] * 3
-    assert offsets(consumers[0].held) == list(range(10))
-    assert broker.stream.ready_count() == 10
-    assert broker.stream.counters.delivered == 30
-
-
 def test_a_message_is_delivered_when_it_is_synced() -> None:
     broker = StreamBroker(commits_later=True)
     consumer = attach(broker)
@@ -49,60 +36,6 @@ def test_a_message_is_delivered_when_it_is_synced() -> None:
     broker.engine._commits.wait()
     broker.advance(0)
     assert consumer.received == ["a"]
-
-
-def test_a_consumer_that_begins_with_the_next_gets_no_older_ones() -> None:
-    broker = StreamBroker()
-    broker.publish("old")
-    consumer = attach(broker, StreamPlace(Begin.NEXT))
-    broker.publish("new")
-    assert consumer.received == ["new"]
-
-
-@pytest.mark.parametrize(
-    ("offset", "first"),
-    [
-        (StreamPlace(Begin.OFFSET, -7), 0),
-        (StreamPlace(Begin.OFFSET, 3), 3),
-        (StreamPlace(Begin.OFFSET, 12), 12),
-        (StreamPlace(Begin.LAST), 6),
-        (StreamPlace(Begin.TIME, 1_000_000_000), 0),
-        (StreamPlace(Begin.TIME, 1_010_000_000), 3),
-        (StreamPlace(Begin.TIME, 1_021_000_000), 9),
-        (StreamPlace(Begin.AGE, 15_000_000), 3),
-        (StreamPlace(Begin.AGE, 1_000_000_000_000), 0),
-    ],
-)
-def test_places(offset: StreamPlace, first: int) -> None:
-    broker = StreamBroker()
-    for start in (0, 3, 6):
-        broker.publish(*numbered(3, start))
-        broker.advance(10)
-    broker.loop.now = 1020
-    consumer = attach(broker, offset)
-    broker.publish(*numbered(5, 9))
-    assert offsets(consumer.held) == list(range(first, 14))
-
-
-def test_credit_and_acknowledgement() -> None:
-    broker = StreamBroker()
-    broker.publish(*numbered(10))
-    consumer = attach(broker, room=2)
-    assert consumer.received == numbered(2)
-    consumer.acknowledge(1)
-    broker.loop.run()
-    assert consumer.received == numbered(3)
-    assert broker.stream.counters.acknowledged == 1
-    entries, consumer.held = consumer.held, []
-    settle(consumer, entries, "reject")
-    consumer.unblock()
-    broker.loop.run()
-    assert consumer.received == numbered(5)
-    consumer.requeue(0, 1)
-    consumer.unblock()
-    broker.loop.run()
-    assert consumer.received == numbered(7)
-    assert broker.stream.ready_count() == 10
 
 
 def test_long_deliveries_leave_time_for_others() -> None:
@@ -203,20 +136,6 @@ def test_age_is_looked_at_every_few_seconds() -> None:
     first, end = broker.stream.stream.offsets
     assert end == 50
     assert 35 < first < 50
-
-
-def test_policies_apply_at_once() -> None:
-    broker = StreamBroker(arguments=(SMALL, number("x-max-length-bytes", 1_000_000)))
-    for body in numbered(100):
-        broker.publish(body.ljust(100))
-    policies = broker.vhost.policies
-    policies.set(Policy("p", "s", {"max-length-bytes": 3000}), operator=False)
-    broker.loop.run()
-    first = broker.stream.stream.offsets[0]
-    assert 60 < first < 95
-    assert broker.stream.figures().disk_bytes <= 3000
-    policies.set(Policy("p", "s", {"max-length-bytes": 3000, "max-length": 1}), operator=False)
-    assert broker.stream.settings.max_length_bytes == 1_000_000
 
 
 def test_a_policy_names_the_segments_of_new_streams_only() -> None:

@@ -105,13 +105,6 @@ def test_an_exception_affects_no_other_queue_or_connection(
     assert log[-1] == "deliver d"
 
 
-def test_nothing_runs_before_the_end(turn: Turn) -> None:
-    log: list[str] = []
-    worker = Worker(log, "a")
-    turn.deliver_later(worker)
-    assert (log, worker.scheduled) == ([], True)
-
-
 def test_being_noted_twice_means_one_run(turn: Turn, calls: list[Callable[[], None]]) -> None:
     log: list[str] = []
     worker = Worker(log, "a")

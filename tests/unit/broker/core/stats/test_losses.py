@@ -53,39 +53,6 @@ def losses(counters: Any, retained: int = 0) -> dict[str, int]:
     return {field: value for field, value in row if value}
 
 
-def test_drops_without_a_dead_letter_exchange(broker: MemoryBroker, client: MemoryClient) -> None:
-    queue = declare(broker, client, max_length=1)
-    assert not queue.counters.has_losses
-    send(client, "q", "q", "q")
-    client.call(1, commands.Queue.Purge, queue="q")
-    assert losses(queue.counters) == {"lost": 2, "drop_maxlen": 2, "drop_purged": 1}
-
-
-def test_refusals(broker: MemoryBroker, client: MemoryClient) -> None:
-    queue = declare(broker, client, max_length=1, overflow="reject-publish")
-    send(client, "q", "q", "q")
-    assert losses(queue.counters) == {"lost": 2, "refuse": 2}
-
-
-def test_dead_letters_that_arrive_are_not_lost(broker: MemoryBroker, client: MemoryClient) -> None:
-    declare(broker, client, "dead")
-    queue = declare(broker, client, max_length=1, dead_letter_exchange="", dead_letter_routing_key="dead")
-    send(client, "q", "q", "q")
-    assert losses(queue.counters) == {"drop_maxlen": 2, "dead_letter_maxlen": 2}
-    assert queue.counters.dead_letters_arrived == 2
-
-
-@pytest.mark.parametrize(
-    ("exchange", "handed"), [("", {"dead_letter_maxlen": 2}), ("there-is-none", {})], ids=["no route", "no exchange"]
-)
-def test_dead_letters_that_go_nowhere(
-    broker: MemoryBroker, client: MemoryClient, exchange: str, handed: dict[str, int]
-) -> None:
-    queue = declare(broker, client, max_length=1, dead_letter_exchange=exchange, dead_letter_routing_key="nowhere")
-    send(client, "q", "q", "q")
-    assert losses(queue.counters) == {"lost": 2, "drop_maxlen": 2, "dead_letter_lost_maxlen": 2, **handed}
-
-
 def test_dead_letters_that_full_queues_refuse(broker: MemoryBroker, client: MemoryClient) -> None:
     dead = declare(broker, client, "dead", max_length=1, overflow="reject-publish")
     queue = declare(broker, client, max_length=1, dead_letter_exchange="", dead_letter_routing_key="dead")
@@ -94,23 +61,6 @@ def test_dead_letters_that_full_queues_refuse(broker: MemoryBroker, client: Memo
     assert losses(queue.counters) == lost
     # Lost once: the queue that they come from counts it.
     assert losses(dead.counters) == {"refuse": 2, "refuse_told": 2}
-
-
-def test_refused_and_dead_lettered_is_not_lost(broker: MemoryBroker, client: MemoryClient) -> None:
-    declare(broker, client, "dead")
-    given = {"overflow": "reject-publish-dlx", "dead_letter_exchange": "", "dead_letter_routing_key": "dead"}
-    queue = declare(broker, client, max_length=1, **given)
-    send(client, "q", "q", "q")
-    assert losses(queue.counters) == {"refuse": 2, "dead_letter_maxlen": 2}
-
-
-def test_what_consumers_reject(broker: MemoryBroker, client: MemoryClient) -> None:
-    queue = declare(broker, client)
-    send(client, "q", "q")
-    client.send(method(1, commands.Basic.Consume, queue="q"))
-    client.send(method(1, commands.Basic.Nack, delivery_tag=1, requeue=False))
-    client.send(method(1, commands.Basic.Nack, delivery_tag=2, requeue=True))
-    assert losses(queue.counters) == {"lost": 1, "drop_rejected": 1}
 
 
 def test_dead_letters_that_wait_are_not_lost_yet(broker: MemoryBroker, client: MemoryClient) -> None:
@@ -134,13 +84,6 @@ def test_dead_letters_that_wait_are_not_lost_yet(broker: MemoryBroker, client: M
     assert queue.retained_count == 0
     assert losses(queue.counters)["drop_rejected"] == 1
     assert "lost" not in losses(queue.counters)
-
-
-def test_unroutable_messages(broker: MemoryBroker, client: MemoryClient) -> None:
-    send(client, "nowhere", "nowhere")
-    send(client, "nowhere", mandatory=True)
-    exchange = broker.vhost.topology.exchanges[""]
-    assert losses(exchange.counters) == {"lost": 2, "drop_unroutable": 2, "return_unroutable": 1}
 
 
 def test_direct_replies_are_not_lost(broker: MemoryBroker, client: MemoryClient) -> None:

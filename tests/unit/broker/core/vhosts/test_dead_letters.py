@@ -10,7 +10,7 @@ import pytest
 from leveret.broker.core.queues.classic_queue import ClassicQueue
 from leveret.broker.core.queues.queue import Holder
 from leveret.broker.core.vhosts.vhost import VirtualHost
-from leveret.protocol.field_table import FieldTable, FieldValue, find, longstr
+from leveret.protocol.field_table import FieldValue, find
 from leveret.storage.message import Envelope, Message
 from leveret.storage.stores.segment_store import SegmentStore
 from tests.support.manual_loop import ManualLoop
@@ -45,19 +45,6 @@ def reject(queue: ClassicQueue, count: int = 1) -> None:
     queue.reject(held)
 
 
-class TestWhereTheyGo:
-    def test_a_change_of_bindings_counts_at_once(self, vhost: VirtualHost) -> None:
-        queue, first, second = made(vhost, dlx="x"), made(vhost, "1"), made(vhost, "2")
-        exchange(vhost, "x", "fanout", first)
-        publish(queue, *"abc")
-        reject(queue)
-        vhost.topology.bind(vhost.topology.exchange("x"), second, "", ())
-        reject(queue)
-        vhost.delete_queue(first)
-        reject(queue)
-        assert contents(second) == ["b", "c"]
-
-
 class TestWhatTheySay:
     def test_a_second_of_time_later_the_entry_says_so(self, vhost: VirtualHost, loop: ManualLoop) -> None:
         queue, letters = made(vhost, dlx="", key="d"), made(vhost, "d")
@@ -71,30 +58,6 @@ class TestWhatTheySay:
             assert entry is not None
             times.append(find(entry.value[0].value, "time"))
         assert times == [FieldValue("T", 1000), FieldValue("T", 1001)]
-
-    FORGED: FieldTable = (
-        (
-            "x-death",
-            FieldValue(
-                "A",
-                (
-                    FieldValue(
-                        "F",
-                        (("queue", longstr("q")), ("reason", longstr("rejected")), ("count", FieldValue("l", 7))),
-                    ),
-                ),
-            ),
-        ),
-    )
-
-    @pytest.mark.parametrize(("trust", "kept"), [(False, ["a"]), (True, [])])
-    def test_a_forged_cycle(self, loop: ManualLoop, trust: bool, kept: list[str]) -> None:
-        """Rule 2.4.5."""
-        vhost = new_vhost(loop, trust_publishers=trust)
-        queue, letters = made(vhost, dlx="", key="d", max_length=0), made(vhost, "d")
-        entry = FieldValue("F", (("queue", longstr("d")), ("reason", longstr("expired"))))
-        publish(queue, "a", headers=(("x-death", FieldValue("A", (entry,))),))
-        assert contents(letters) == kept
 
 
 class TestCircles:
