@@ -345,14 +345,6 @@ def test_a_consumer_that_acknowledges_in_time_is_not_closed(broker: MemoryBroker
         assert happened(client) == []
 
 
-def test_acknowledged_deliveries_do_not_count(broker: MemoryBroker, client: MemoryClient) -> None:
-    get(client)
-    broker.loop.advance(TIMEOUT * 0.9)
-    client.send(method(1, commands.Basic.Ack, delivery_tag=1))
-    broker.loop.advance(TIMEOUT * 5)
-    assert happened(client) == []
-
-
 def test_a_closing_channel_is_not_closed_again(broker: MemoryBroker, client: MemoryClient) -> None:
     get(client)
     client.send(method(1, commands.Basic.Ack, delivery_tag=9))

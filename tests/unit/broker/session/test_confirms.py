@@ -54,17 +54,6 @@ def numbered(outcomes: str) -> Confirms:
     return confirms
 
 
-def test_publishes_are_numbered_from_one() -> None:
-    confirms = new_confirms()
-    assert confirms.last == 0
-    confirms.accept_next(3)
-    assert confirms.last == 3
-    confirms.hold_next(2, ())
-    assert confirms.last == 5
-    confirms.refuse_next()
-    assert confirms.last == 6
-
-
 @pytest.mark.parametrize(
     ("outcomes", "expected"),
     [
@@ -101,21 +90,6 @@ def test_one_flush(outcomes: str, expected: list[str]) -> None:
     assert sent(numbered(outcomes)) == expected
 
 
-def test_the_example_after_an_earlier_flush() -> None:
-    confirms = numbered("++++")
-    assert sent(confirms) == ["ack 4*"]
-    confirms.refuse_next()
-    confirms.accept_next(2)
-    confirms.refuse_next()
-    assert sent(confirms) == ["ack 6", "ack 7", "nack 5*", "nack 8"]
-
-
-def test_a_confirm_is_sent_once() -> None:
-    confirms = numbered("+-.")
-    sent(confirms)
-    assert sent(confirms) == []
-
-
 def test_a_run_is_one_ack_whatever_its_parts() -> None:
     confirms = new_confirms()
     for count in (1, 20, 3):
@@ -136,18 +110,6 @@ class FailedQueues(WriteFailures):
 
 def written(confirms: Confirms, *failed: ClassicQueue) -> int:
     return confirms.written(FailedQueues(failed))
-
-
-def test_held_publishes_are_confirmed_as_far_as_they_are_synced() -> None:
-    confirms = numbered("..")
-    first = written(confirms)
-    confirms.hold_next(1, ())
-    second = written(confirms)
-    assert (first, second, sent(confirms)) == (2, 3, [])
-    confirms.synced(first)
-    assert sent(confirms) == ["ack 2*"]
-    confirms.synced(second)
-    assert sent(confirms) == ["ack 3"]
 
 
 def test_a_held_publish_prevents_multiple_confirms_of_later_ones() -> None:

@@ -6,10 +6,9 @@ import pytest
 from pamqp import commands
 
 from leveret.broker.session.channel_table import HANDLERS
-from leveret.protocol.faults import ConnectionFault, ReplyCode
 from leveret.protocol.methods import INDEX
-from tests.support.memory_broker import CLOSE, CLOSE_OK, MemoryBroker, MemoryClient, kinds, method, publish
-from tests.support.transport import BODY, HEARTBEAT, METHOD, Frame, frame
+from tests.support.memory_broker import CLOSE, MemoryBroker, MemoryClient, kinds, method, publish
+from tests.support.transport import BODY, HEARTBEAT, Frame, frame
 
 
 def closed(client: MemoryClient) -> tuple[int, str, tuple[int, int]]:
@@ -28,60 +27,6 @@ class TestClosedByTheClient:
         broker.loop.advance(0.2)
         assert client.transport.closed
         assert client.frames() == [], "no heartbeats after the close"
-
-
-class TestClosedByTheServer:
-    def test_without_close_ok_the_socket_is_closed_after_30_seconds(
-        self, broker: MemoryBroker, client: MemoryClient
-    ) -> None:
-        client.send(method(1, commands.Basic.Qos, prefetch_size=1))
-        broker.loop.advance(29.9)
-        assert not client.transport.closed
-        broker.loop.advance(0.2)
-        assert client.transport.closed
-
-    @pytest.mark.parametrize(
-        ("octets", "text"),
-        [
-            (
-                b"\x01\x00\x01\x00\x02\x00\x01",
-                "FRAME_ERROR - type 1, all octets = <<>>: {frame_too_large,131073,131064}",
-            ),
-            (
-                frame(METHOD, 1, b"\x00\x14\x00\x0a\x00", end=0),
-                "FRAME_ERROR - type 1, all octets = <<0,20,0,10,0>>: {invalid_frame_end_marker,0}",
-            ),
-        ],
-    )
-    def test_malformed_input_discards_input_and_closes_after_3_seconds(
-        self, broker: MemoryBroker, client: MemoryClient, octets: bytes, text: str
-    ) -> None:
-        client.send(octets)
-        assert closed(client) == (501, text, (0, 0))
-        client.send(CLOSE_OK + CLOSE)
-        assert client.frames() == []
-        broker.loop.advance(2.9)
-        assert not client.transport.closed
-        broker.loop.advance(0.2)
-        assert client.transport.closed
-
-    def test_terminate_sends_connection_close_immediately(self, client: MemoryClient) -> None:
-        client.connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, "shutdown", 0))
-        assert closed(client) == (320, "CONNECTION_FORCED - shutdown", (0, 0))
-
-    def test_a_long_reply_text_is_truncated(self, client: MemoryClient) -> None:
-        client.connection.terminate(ConnectionFault(ReplyCode.CONNECTION_FORCED, "x" * 300, 0))
-        _, text, _ = closed(client)
-        assert len(text) == 255
-        assert text.endswith("xxx...")
-
-    def test_input_that_crashes_rabbitmqs_parser_drops_the_socket(
-        self, broker: MemoryBroker, client: MemoryClient
-    ) -> None:
-        client.send(frame(METHOD, 1, b"\x00\x63\x00\x63"))
-        assert client.transport.closed
-        assert client.transport.take() == b""
-        assert (len(broker.connections), set(broker.broker.connections)) == (0, set())
 
 
 class TestFaultsOfOurs:
@@ -136,20 +81,6 @@ class TestLost:
         client.send(publish(1, "q", b"held"), publish(1, "q", b"half")[:-3])
         client.abort()
         assert broker.vhost.queues["q"].store.ready_count == 0
-
-    def test_a_client_without_heartbeats_is_dropped(self, broker: MemoryBroker) -> None:
-        client = broker.open(heartbeat=10)
-        broker.loop.advance(31)
-        assert client.transport.closed
-        assert client.transport.take() == frame(HEARTBEAT, 0, b"") * 5
-        assert set(broker.broker.connections) == set()
-
-    def test_a_client_with_traffic_is_not_dropped(self, broker: MemoryBroker) -> None:
-        client = broker.open(heartbeat=10)
-        for _ in range(10):
-            broker.loop.advance(9)
-            client.send(frame(HEARTBEAT, 0, b""))
-        assert not client.transport.closed
 
 
 class TestOutput:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from pamqp import commands
 
@@ -12,7 +10,7 @@ from leveret.broker.version import VERSION
 from leveret.protocol.field_table import FieldTable, FieldValue, longstr
 from tests.support import tables
 from tests.support.memory_broker import MemoryBroker, MemoryClient, method, start_ok, tune_ok
-from tests.support.transport import HEARTBEAT, PROTOCOL_HEADER, frame
+from tests.support.transport import PROTOCOL_HEADER
 
 OPEN = method(0, commands.Connection.Open, virtual_host="/")
 
@@ -44,22 +42,6 @@ class TestHeader:
         assert (named["product"], named["version"]) == (product, version)
         assert named["platform"].startswith(f"Leveret {VERSION} on ")
         assert named["information"].startswith(f"Leveret {VERSION}.")
-
-
-class TestStartOk:
-    @pytest.fixture(autouse=True)
-    def greeted(self, client: MemoryClient) -> None:
-        client.send(PROTOCOL_HEADER)
-        client.frames()
-
-    def test_its_close_ok_ends_the_wait(self, client: MemoryClient) -> None:
-        client.send(start_ok(response=b"\0guest\0wrong"))
-        client.send(method(0, commands.Connection.CloseOk))
-        assert client.transport.closed
-
-    def test_heartbeats_are_accepted(self, client: MemoryClient) -> None:
-        client.send(frame(HEARTBEAT, 0, b"") * 3 + start_ok())
-        client.only(commands.Connection.Tune)
 
 
 def test_without_a_server_limit_any_channel_max_is_accepted() -> None:
@@ -122,21 +104,6 @@ def test_an_open_connection_has_all_the_time(broker: MemoryBroker) -> None:
     assert not client.transport.closed
 
 
-@pytest.mark.parametrize("size", [1, 7, 8, 9])
-def test_the_result_does_not_depend_on_how_input_is_split(broker: MemoryBroker, size: int) -> None:
-    octets = PROTOCOL_HEADER + start_ok() + tune_ok() + OPEN + method(1, commands.Channel.Open)
-    client = broker.connect()
-    for at in range(0, len(octets), size):
-        client.send(octets[at : at + size])
-    kinds: list[Any] = [came.kind for came in client.methods()]
-    assert kinds == [
-        commands.Connection.Start,
-        commands.Connection.Tune,
-        commands.Connection.OpenOk,
-        commands.Channel.OpenOk,
-    ]
-
-
 #: Capabilities, by the attributes that they set.
 CAPABILITIES = {
     "authentication_failure_close": "authentication_failure_close",
@@ -157,9 +124,3 @@ def test_only_a_true_bool_sets_a_capability(name: str) -> None:
     assert capabilities(FieldValue("F", (*others, (name, FieldValue("t", True))))) == {name}
     for value in (FieldValue("t", False), longstr("true"), FieldValue("I", 1), FieldValue("V", None)):
         assert capabilities(FieldValue("F", (*others, (name, value)))) == set()
-
-
-@pytest.mark.parametrize("value", [longstr("connection.blocked"), FieldValue("t", True), FieldValue("A", ())])
-def test_capabilities_that_are_not_a_table_are_ignored(value: FieldValue) -> None:
-    assert capabilities(value) == set()
-    assert not Capabilities().blocked

@@ -37,43 +37,6 @@ def peer() -> Peer:
     return Peer()
 
 
-def test_the_heartbeat_frame_is_that_of_the_specification() -> None:
-    assert bytes.fromhex("08 0000 00000000 ce") == HEARTBEAT_FRAME
-
-
-def test_a_heartbeat_is_sent_after_half_an_interval_without_output(peer: Peer) -> None:
-    peer.loop.advance(INTERVAL / 2 - 0.1)
-    assert peer.beats() == 0
-    peer.loop.advance(0.2)
-    assert peer.beats() == 1
-    peer.loop.advance(INTERVAL)
-    assert peer.beats() == 2
-
-
-def test_other_output_replaces_heartbeats(peer: Peer) -> None:
-    for _ in range(6):
-        peer.output.send(b"x")
-        peer.loop.run()
-        peer.transport.take()
-        peer.loop.advance(INTERVAL / 2)
-        assert peer.beats() == 0
-        peer.heartbeat.received = True
-    peer.loop.advance(INTERVAL / 2)
-    assert peer.beats() == 1
-
-
-def test_a_sent_heartbeat_does_not_replace_the_next_one(peer: Peer) -> None:
-    peer.loop.advance(INTERVAL)
-    assert peer.beats() == 2
-
-
-def test_a_peer_without_any_input_is_dropped_at_the_second_check(peer: Peer) -> None:
-    """RabbitMQ drops it 2 to 3 intervals after the last byte."""
-    peer.loop.advance(INTERVAL * 10)
-    assert len(peer.dead_at) == 1
-    assert INTERVAL * 2 <= peer.dead_at[0] <= INTERVAL * 3
-
-
 @pytest.mark.parametrize("last_byte", [0.5, 4.9, 5.1, 9.9, 10.1, 14.9, 19.9])
 def test_it_takes_two_to_three_intervals_from_the_last_byte(peer: Peer, last_byte: float) -> None:
     peer.loop.advance(last_byte)
@@ -81,13 +44,6 @@ def test_it_takes_two_to_three_intervals_from_the_last_byte(peer: Peer, last_byt
     peer.loop.advance(INTERVAL * 5)
     assert len(peer.dead_at) == 1
     assert INTERVAL * 2 <= peer.dead_at[0] - last_byte <= INTERVAL * 3
-
-
-def test_a_byte_in_each_interval_keeps_it_alive(peer: Peer) -> None:
-    for _ in range(20):
-        peer.loop.advance(INTERVAL * 0.95)
-        peer.heartbeat.received = True
-    assert peer.dead_at == []
 
 
 def test_one_missed_check_does_not_drop_the_peer(peer: Peer) -> None:

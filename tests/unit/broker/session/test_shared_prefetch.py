@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from leveret.broker.core.queues.queue import Queue
-from leveret.broker.session.unacked import UNLIMITED, SharedPrefetch
+from leveret.broker.session.unacked import SharedPrefetch
 from leveret.storage.interface import Entry
 from tests.support.fake_consumer import FakeConsumer
 from tests.support.manual_loop import ManualLoop
@@ -59,54 +58,6 @@ class SharingConsumer(FakeConsumer):
 def publish(queue: Queue, count: int) -> None:
     messages = [message("m")] * count
     queue.publish(messages, size_of(messages))
-
-
-@pytest.fixture
-def shared() -> SharedPrefetch:
-    return SharedPrefetch()
-
-
-def test_without_a_limit_all_consumers_are_served(shared: SharedPrefetch) -> None:
-    consumer = SharingConsumer(declare(new_vhost(ManualLoop())), "a", shared)
-    assert shared.credit(consumer) == UNLIMITED
-
-
-@pytest.mark.parametrize("queue_count", [1, 3])
-def test_consumers_take_turns_in_order_of_arrival(shared: SharedPrefetch, queue_count: int) -> None:
-    loop, log = ManualLoop(), list[str]()
-    vhost = new_vhost(loop)
-    queues = [declare(vhost, f"q{number}") for number in range(queue_count)]
-    for queue in queues:
-        publish(queue, 20)
-    shared.set_limit(1)
-    consumers = [SharingConsumer(queues[i % queue_count], "abc"[i], shared, log=log) for i in range(3)]
-    for consumer in consumers:
-        consumer.queue.add_consumer(consumer)
-    loop.run()
-    while len(log) < 10:
-        next(consumer for consumer in consumers if consumer.held).settle()
-        loop.run()
-    # The first one is served before the others know that there is something to wait for.
-    assert sorted(log[1:4]) == list("abc")
-    assert log[1:4] == log[4:7] == log[7:10]
-
-
-def test_a_removed_consumer_does_not_wait(shared: SharedPrefetch) -> None:
-    loop, log = ManualLoop(), list[str]()
-    queue = declare(new_vhost(loop))
-    publish(queue, 20)
-    shared.set_limit(1)
-    consumers = [SharingConsumer(queue, tag, shared, log=log) for tag in "abc"]
-    for consumer in consumers:
-        queue.add_consumer(consumer)
-    loop.run()
-    shared.remove(consumers[1])
-    queue.remove_consumer(consumers[1])
-    assert log == ["a"]
-    for _ in range(4):
-        next(consumer for consumer in consumers if consumer.held).settle()
-        loop.run()
-    assert log == list("acaca")
 
 
 class SharingMachine(RuleBasedStateMachine):
