@@ -11,10 +11,6 @@ from leveret.broker.config.options import OPTIONS, Settings
 from leveret.broker.version import VERSION
 
 
-def test_no_arguments() -> None:
-    assert parse([], {}) == Settings()
-
-
 def test_all_flags() -> None:
     ports = "--port 0 --management-port 1 --prometheus-port=2"
     argv = f"--host 127.0.0.1 {ports} --data-dir /srv/data --log-level debug"
@@ -41,11 +37,6 @@ def test_set_takes_any_option() -> None:
 def test_the_last_one_wins_whichever_way_it_is_given() -> None:
     assert parse(["--port", "1", "--set", "port=2"], {}).port == 2
     assert parse(["--set", "port=2", "--port", "1"], {}).port == 1
-
-
-def test_parsing_twice_starts_afresh() -> None:
-    assert parse(["--port", "1"], {}).port == 1
-    assert parse([], {}).port == 5672
 
 
 @pytest.mark.parametrize(

@@ -132,16 +132,6 @@ def test_values_that_are_not_allowed(kind: Kind[Any], given: object) -> None:
         kind.read(given)
 
 
-def test_units() -> None:
-    assert kinds.size(0, 1).unit == "bytes"
-    assert kinds.optional(kinds.duration(0, 1, "s"), "none").unit == "s"
-    assert PORT.unit == ""
-
-
-def test_a_product_reads_as_it_was_written() -> None:
-    assert str(ProductVersion("RabbitMQ", "3.10.8")) == "RabbitMQ 3.10.8"
-
-
 @pytest.mark.parametrize(
     ("given", "expected"),
     [

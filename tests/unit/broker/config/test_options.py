@@ -27,10 +27,6 @@ def test_names_are_paths_of_fields() -> None:
     assert list(declared(Outer)) == ["name", "inner.depth"]
 
 
-def test_environment_variables_follow_from_names() -> None:
-    assert declared(Outer)["inner.depth"].environment == "LEVERET_INNER_DEPTH"
-
-
 def test_build_fills_groups_and_defaults() -> None:
     assert build(Outer, {"inner.depth": 7}) == Outer(name="n", inner=Inner(depth=7))
 
@@ -66,12 +62,3 @@ def test_the_documented_defaults() -> None:
     assert settings.loopback_users == (settings.default_user,)
     assert settings.vm_memory_high_watermark.relative == 0.4
     assert str(settings.compat.advertise) == "RabbitMQ 3.10.8"
-
-
-def test_settings_cannot_be_changed() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        Settings().port = 1  # type: ignore[misc]
-
-
-def test_settings_do_not_share_their_mappings() -> None:
-    assert Settings().definitions is not Settings().definitions

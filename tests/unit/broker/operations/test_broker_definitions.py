@@ -93,24 +93,6 @@ def test_what_is_exported_can_be_imported(broker: Broker, accounts: Accounts) ->
     assert other_accounts.verify("u", b"secret") is not None
 
 
-def test_importing_again_changes_nothing(broker: Broker, accounts: Accounts) -> None:
-    document = whole(export_steps(broker, accounts))
-    queue = broker.vhosts["v"].queues["q"]
-    import_definitions(document, broker, accounts, "a test")
-    assert whole(export_steps(broker, accounts)) == document
-    assert broker.vhosts["v"].queues["q"] is queue
-
-
-def test_what_exists_stays_as_it_is(broker: Broker, accounts: Accounts) -> None:
-    changed = {
-        "queues": [{"name": "q", "vhost": "v", "durable": False, "arguments": {"x-max-length": 9}}],
-        "exchanges": [{"name": "x", "vhost": "v", "type": "direct", "durable": False}],
-    }
-    before = whole(export_steps(broker, accounts))
-    import_definitions(changed, broker, accounts, "a test")
-    assert whole(export_steps(broker, accounts)) == before
-
-
 def test_one_virtual_host_moves_into_another(broker: Broker) -> None:
     document = whole(vhost_export_steps(broker, broker.vhosts["v"]))
     assert sorted(document) == ["bindings", "exchanges", "parameters", "policies", "queues", "rabbit_version"]
@@ -181,15 +163,6 @@ def test_what_leveret_does_not_have_is_left_out_and_named(broker: Broker) -> Non
     policies = broker.vhosts["bare"].policies
     assert {name: each.definition for name, each in policies.policies.items()} == {"newer": {"max-length": 5}}
     assert {name: each.definition for name, each in policies.operator_policies.items()} == {"o": {"max-length": 1}}
-
-
-def test_an_imported_queue_has_the_type_that_is_named(broker: Broker) -> None:
-    """The default type of the virtual host, quorum, is for declarations."""
-    priorities = {"type": "classic", "arguments": {"x-max-priority": 3}}
-    named: dict[str, dict[str, Any]] = {"classic": {}, "quorum": {"type": "quorum"}, "priorities": priorities}
-    queues = [{"name": name, "vhost": "v", "durable": True, **entry} for name, entry in named.items()]
-    import_definitions({"queues": queues}, broker, Accounts(), "a test")
-    assert [broker.vhosts["v"].queues[name].queue_type for name in named] == ["classic", "quorum", "classic"]
 
 
 def test_changed_accounts_are_saved_once_at_the_end_of_the_turn(tmp_path: Path) -> None:

@@ -75,8 +75,3 @@ def test_invalid_authorization_headers(access: Access, header: str | None, statu
     with pytest.raises(web.HTTPException) as refusal:
         access.login(make_mocked_request("GET", "/api/x", headers))
     assert refusal.value.status == status
-
-
-def test_password_with_colon(broker: MemoryBroker, access: Access) -> None:
-    broker.accounts.add_user("colon", "a:b:c", ("management",))
-    assert access.login(request("colon", "a:b:c")).name == "colon"
