@@ -24,6 +24,58 @@ def drain(client: MemoryClient, broker: MemoryBroker) -> list[Any]:
 
 
 class TestAlarms:
+    def test_reading_from_a_publisher_pauses_until_the_alarm_is_cleared(
+        self, broker: MemoryBroker, client: MemoryClient
+    ) -> None:
+        broker.broker.alarms.set("memory")
+        client.call(1, commands.Queue.Declare, queue="still answered")
+        client.send(publish(1, "q", b"one"), publish(1, "q", b"two"), method(1, commands.Queue.Declare, queue="late"))
+        assert client.only(commands.Connection.Blocked).reason == "low on memory"
+        assert not client.transport.reading
+        assert broker.vhost.queues["q"].store.ready_count == 0
+        broker.broker.alarms.set("disk")
+        broker.broker.alarms.clear("memory")
+        broker.loop.run()
+        assert client.frames() == []
+        broker.broker.alarms.clear("disk")
+        broker.loop.run()
+        assert kinds(client.methods()) == [commands.Connection.Unblocked, commands.Queue.DeclareOk]
+        assert client.transport.reading
+        assert broker.vhost.queues["q"].store.ready_count == 2
+
+    def test_a_client_without_the_capability_is_not_notified(self, broker: MemoryBroker) -> None:
+        client = broker.open(capabilities=())
+        broker.broker.alarms.set("disk")
+        client.send(publish(1, "q", b"one"))
+        assert not client.transport.reading
+        broker.broker.alarms.clear("disk")
+        broker.loop.run()
+        assert client.frames() == []
+        assert client.transport.reading
+
+    def test_deliveries_continue(self, broker: MemoryBroker, client: MemoryClient) -> None:
+        client.send(publish(1, "q", b"before"))
+        broker.broker.alarms.set("memory")
+        consumer = broker.open()
+        came = consumer.call(1, commands.Basic.Consume, queue="q", consumer_tag="c")
+        assert kinds(came) == [commands.Basic.ConsumeOk, commands.Basic.Deliver]
+
+    def test_a_blocked_connection_may_close(self, broker: MemoryBroker, client: MemoryClient) -> None:
+        broker.broker.alarms.set("memory")
+        client.send(publish(1, "q", b"lost"))
+        client.abort()
+        broker.broker.alarms.clear("memory")
+        broker.loop.run()
+        assert broker.vhost.queues["q"].store.ready_count == 0
+        assert len(broker.connections) == 0
+
+    def test_a_blocked_connection_misses_no_heartbeats(self, broker: MemoryBroker) -> None:
+        client = broker.open(heartbeat=10)
+        broker.broker.alarms.set("memory")
+        client.send(publish(1, "q", b"x"))
+        broker.loop.advance(100)
+        assert not client.transport.closed
+
     def test_a_blocked_connection_can_be_terminated(self, broker: MemoryBroker, client: MemoryClient) -> None:
         broker.broker.alarms.set("memory")
         client.send(publish(1, "q", b"lost"))
