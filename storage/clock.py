@@ -53,19 +53,25 @@ class AscendingClock:
         clock: The broker's clock.
     """
 
-    __slots__ = ("_behind_since", "_clock", "_last", "_now")
+    __slots__ = ("_behind_since", "_clock", "_has_own_time", "_last")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # Looked up once: subclasses may have a method of their own, and each message is given a time.
-        self._now = clock.now
+        #: Whether its class has a method now() of its own.
+        self._has_own_time = type(clock).now is not Clock.now
         self._last = 0
         #: Monotonic time up to which `_last` has advanced while the wall clock was behind; -1 if it is not behind.
         self._behind_since = -1
 
     def __call__(self) -> int:
+        """Return now()."""
+        return self.now()
+
+    def now(self) -> int:
         """Return the current time; at least the last returned time."""
-        now = self._now()
+        # Each message is given a time. Called by the name of its class, the usual method is a plain call of compiled
+        # code, also for an object whose class is not compiled.
+        now = self._clock.now() if self._has_own_time else Clock.now(self._clock)
         if now >= self._last:
             self._last = now
             self._behind_since = -1

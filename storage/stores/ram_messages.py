@@ -85,8 +85,12 @@ class RamMessages:
             self.first_seq = seq
             if self.window is _NO_WINDOW:
                 self.window = deque()
-        self.window.extend(messages)
-        size = len(messages[0].body) if longest is None else longest
+        if len(messages) == 1:
+            self.window.append(messages[0])
+            size = body_bytes
+        else:
+            self.window.extend(messages)
+            size = len(messages[0].body) if longest is None else longest
         if size > self._largest:
             self._largest = size
         self.window_bytes += body_bytes

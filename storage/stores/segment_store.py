@@ -169,7 +169,7 @@ class SegmentStore:
 
     def append(self, messages: Sequence[Message], body_bytes: int, longest: int | None = None) -> None:
         """Append messages at the tail."""
-        arrived = self._clock()
+        arrived = self._clock.now()
         seq, count = self.next_seq, len(messages)
         self.ram.append(seq, messages, arrived, body_bytes, longest)
         self.next_seq = seq + count
@@ -293,7 +293,7 @@ class SegmentStore:
             return
         leave = lives_on(kind, flags)
         unwritten = self.paging.first_unwritten(self.next_seq)
-        now = self._clock()
+        now = self._clock.now()
         runs = settled_runs(entries, now, self.ram, self._durable, self._persists_transient, unwritten)
         self.taken_count -= len(entries)
         for run in runs:
@@ -539,7 +539,7 @@ class SegmentStore:
         cursor.leave(seq + found.length)
         self.ready_count -= found.length
         self.ready_bytes = max(0, self.ready_bytes - found.body_bytes) if self.ready_count else 0
-        now = self._clock()
+        now = self._clock.now()
         wait, least = now - found.arrived, now - found.last_arrived
         durable = found.stream is DURABLE
         # Of most of them nothing was read: they count as having come evenly between the first and the last.
@@ -748,7 +748,7 @@ class SegmentStore:
     def _longest_wait(self) -> int:
         """Return the approximate wait of the oldest message of a store in milliseconds."""
         oldest = self.log.oldest or self.ram.oldest_arrival()
-        return (self._clock() - oldest) // 1000 if oldest else 0
+        return (self._clock.now() - oldest) // 1000 if oldest else 0
 
 
 def _ignore(store: SegmentStore) -> None:
