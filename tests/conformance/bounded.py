@@ -26,7 +26,6 @@ def limits(
     letters: str | None = None,
     priority: int | None = None,
 ) -> list[Triple]:
-    """Return the arguments of a bounded queue."""
     arguments: list[Triple] = []
     if length is not None:
         arguments.append(("x-max-length", "l", length))

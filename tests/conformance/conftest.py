@@ -35,7 +35,6 @@ class Broker:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options that name the broker."""
     group = parser.getgroup("conformance")
     group.addoption(
         "--broker-url",
@@ -112,7 +111,6 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def _imported(management: Management, accounts: Accounts) -> ExitStack:
-    """Create the accounts through the HTTP API; the stack removes them."""
     definitions = accounts.definitions()
     stack = ExitStack()
     for kind in ("users", "vhosts"):
@@ -137,19 +135,16 @@ def _revoke(management: Management, vhost: str, user: str) -> None:
 
 @pytest.fixture(scope="session")
 def broker_url(broker: Broker) -> str:
-    """AMQP URL of the broker under test."""
     return broker.url
 
 
 @pytest.fixture(scope="session")
 def accounts(broker: Broker) -> Accounts:
-    """The users and virtual hosts created for the tests."""
     return broker.accounts
 
 
 @pytest.fixture(scope="session")
 def management(broker: Broker) -> Management:
-    """The HTTP API of the broker under test."""
     return Management(broker.http_url)
 
 
@@ -168,13 +163,11 @@ def belongings(api: HttpApi) -> Iterator[Belongings]:
 
 @pytest.fixture
 def own_vhost(belongings: Belongings) -> str:
-    """A virtual host for a single test."""
     return belongings.vhost()
 
 
 @pytest.fixture(scope="session")
 def vhost(broker_url: str) -> str:
-    """The virtual host that the tests use."""
     return parse_url(broker_url).vhost
 
 
@@ -223,13 +216,11 @@ def connect(broker_url: str, unique: Unique) -> Iterator[Connect]:
 
 @pytest.fixture
 def connection(connect: Connect) -> Connection:
-    """An open connection of the default user."""
     return connect()
 
 
 @pytest.fixture
 def channel(connection: Connection) -> Channel:
-    """An open channel of `connection`."""
     return connection.channel()
 
 

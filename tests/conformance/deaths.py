@@ -81,7 +81,6 @@ def history(delivery: Delivery) -> list[tuple[str, str, int]]:
 
 
 def first_death(delivery: Delivery) -> dict[str, Any]:
-    """Return the headers `x-first-death-…`."""
     return {key: value for key, value in plain(delivery.headers).items() if key.startswith("x-first-death-")}
 
 

@@ -14,7 +14,6 @@ LIMIT = 9.0
 
 
 def to_start(url: str) -> Wire:
-    """Connect and read connection.start."""
     wire = raw_connect(url)
     wire.expect(0, commands.Connection.Start)
     return wire
@@ -29,14 +28,12 @@ def to_tune(url: str) -> Wire:
 
 
 def to_tuned(url: str) -> Wire:
-    """Log in and send a valid tune-ok."""
     wire = to_tune(url)
     tune_ok(wire)
     return wire
 
 
 def tune_ok(wire: Wire, *, channel_max: int = 2047, frame_max: int = 131072, heartbeat: int = 0) -> None:
-    """Send connection.tune-ok."""
     wire.send_method(0, commands.Connection.TuneOk, channel_max=channel_max, frame_max=frame_max, heartbeat=heartbeat)
 
 

@@ -30,7 +30,6 @@ class Reply:
 
     @property
     def document(self) -> Any:
-        """The body, decoded from JSON; None if it is empty."""
         return json.loads(self.body) if self.body else None
 
 
@@ -40,7 +39,6 @@ def path(*segments: str) -> str:
 
 
 def bad_request(reason: object) -> dict[str, object]:
-    """Return the body of a 400."""
     return {"error": "bad_request", "reason": reason}
 
 
@@ -50,13 +48,10 @@ def not_authorised(reason: str) -> dict[str, str]:
 
 
 def basic(user: str, password: str = PASSWORD) -> str:
-    """Return the value of an Authorization header."""
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
 class HttpApi:
-    """Requests to the API."""
-
     def __init__(self, management: Management) -> None:
         parts = urlsplit(management.base)
         self._host, self._port = parts.hostname or "", parts.port
@@ -101,7 +96,6 @@ class HttpApi:
         return self.send(method, f"/api/{below}", data, headers=sent, authorization=login)
 
     def get(self, below: str, **options: Any) -> Any:
-        """Send a GET request that must succeed; return the document."""
         reply = self.ask("GET", below, **options)
         assert reply.status == 200, reply
         return reply.document

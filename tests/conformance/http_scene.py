@@ -36,7 +36,6 @@ class Scene:
         self._stack.close()
 
     def connect(self, **options: Any) -> Connection:
-        """Open a connection to the virtual host; the scene closes it."""
         connection = Connection(self.broker_url, vhost=self.vhost, **options)
         self._stack.callback(connection.close)
         return connection

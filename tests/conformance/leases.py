@@ -28,7 +28,6 @@ class Gaps:
         self.start()
 
     def start(self) -> None:
-        """Start measuring from now."""
         self.longest = 0.0
         self._asked = time.monotonic()
 

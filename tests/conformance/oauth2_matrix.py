@@ -72,7 +72,6 @@ class Request:
 
 
 def requests() -> Iterator[Request]:
-    """Yield what each token is tried for."""
     for vhost in VHOSTS:
         for name in _NAMES:
             for kind in ("configure", "write", "read"):
@@ -129,7 +128,6 @@ def _is_allowed(channel: Channel, request: Request) -> bool:
 
 
 def make_resources(management: Management) -> None:
-    """Create the virtual hosts of the matrix with what it uses."""
     for vhost in VHOSTS:
         management.request("PUT", "vhosts", vhost)
         management.request(
@@ -139,7 +137,6 @@ def make_resources(management: Management) -> None:
 
 
 def remove_resources(management: Management) -> None:
-    """Delete the virtual hosts of the matrix."""
     for vhost in VHOSTS:
         management.request("DELETE", "vhosts", vhost)
 

@@ -26,12 +26,10 @@ def only(*names: str) -> str:
 
 
 def of(definition: Any, **others: Any) -> dict[str, Any]:
-    """Return the body of a PUT."""
     return {"pattern": PATTERN, "definition": definition, **others}
 
 
 def check(answer: Reply, status: int, document: Any) -> None:
-    """Assert status and JSON document of a response."""
     assert (answer.status, answer.document) == (status, document), f"{(status, document)} expected, got {answer}"
 
 
@@ -86,7 +84,6 @@ class PolicySet:
         return self.set(pattern, definition, kind=OPERATOR, **options)
 
     def clear(self, name: str, kind: str = USER) -> None:
-        """Remove a policy if it exists."""
         answer = self.api.ask("DELETE", path(kind, self.vhost, name))
         assert answer.status in (204, 404), answer
         self.made.pop((kind, name), None)

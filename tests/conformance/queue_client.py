@@ -52,7 +52,6 @@ class QueueClient:
         self._queues: dict[str, SharedQueue] = {}
 
     def run(self) -> None:
-        """Run the program."""
         self._declare()
         try:
             for step in self._program.steps:
@@ -166,7 +165,6 @@ class QueueClient:
         return tag in self._confirmed
 
     def _get(self, step: programs.Get) -> bool:
-        """basic.get; return whether there was a message."""
         worker, queue = self._workers[step.worker], self._queues[step.queue]
         if queue.kind == "quorum" and (queue.single_active or step.worker):
             return False

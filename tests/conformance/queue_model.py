@@ -35,7 +35,6 @@ class Member(ModelConsumer):
     name: str | None = None
 
     def take(self, copy: Copy) -> None:
-        """Receive a message and give it a delivery tag."""
         super().take(copy)
         self.channel.number(self, copy)
 
@@ -70,7 +69,6 @@ class ModelChannel:
         self.next_tag += 1
 
     def got_from(self) -> SharedQueue:
-        """The queue of the basic.get under way."""
         assert self.getting is not None
         return self.getting[0]
 
@@ -91,7 +89,6 @@ class SharedQueue(ModelQueue):
         self.operator_policy: dict[str, Any] = {}
 
     def join(self, consumer: Member) -> None:
-        """Add a consumer."""
         self.consumers.append(consumer)
         if not self.single_active:
             self.ring.append(consumer)
@@ -99,7 +96,6 @@ class SharedQueue(ModelQueue):
             self._activate(consumer)
 
     def leave(self, consumer: Member) -> None:
-        """Remove a consumer."""
         self.consumers.remove(consumer)
         if consumer in self.ring:
             self.ring.remove(consumer)
@@ -121,7 +117,6 @@ class ClientsModel(ModelBroker):
     """Queues as their clients see them."""
 
     def consume(self, channel: ModelChannel, queue: SharedQueue, consumer: Member) -> None:
-        """basic.consume."""
         assert consumer.name is not None
         channel.members[consumer.name] = queue, consumer
         queue.join(consumer)
@@ -135,7 +130,6 @@ class ClientsModel(ModelBroker):
         self.serve(queue)
 
     def take(self, channel: ModelChannel, queue: SharedQueue, no_ack: bool) -> Expected | None:
-        """basic.get."""
         channel.getting = queue, Member(UNLIMITED, no_ack, channel=channel)
         if self.get(queue, channel.getting[1]) is None:
             return None
@@ -170,7 +164,6 @@ class ClientsModel(ModelBroker):
             self.settle(queue, Member(channel=channel), copies, "requeue", ended=True)
 
     def set_policies(self, queue: SharedQueue) -> None:
-        """Apply a queue's policies."""
         self.apply(queue, queue.policy, queue.operator_policy)
 
     def serve(self, queue: SharedQueue) -> None:

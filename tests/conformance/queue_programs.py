@@ -38,8 +38,6 @@ class Publish:
 
 @dataclass(frozen=True)
 class Get:
-    """basic.get."""
-
     worker: int
     queue: str
     no_ack: bool
@@ -76,8 +74,6 @@ class OnChannel:
 
 @dataclass(frozen=True)
 class Purge:
-    """queue.purge."""
-
     queue: str
 
 
@@ -113,7 +109,6 @@ class Program:
 
 
 def limits() -> dict[str, st.SearchStrategy[Any]]:
-    """Length limits."""
     return {
         "max-length": st.sampled_from((0, 1, 1, 2, 3, 5)),
         "max-length-bytes": st.sampled_from((0, 1, 4, 9, 12, 9000)),

@@ -15,12 +15,10 @@ def cut(text: str) -> str:
 
 
 def no_queue(name: str, vhost: str) -> str:
-    """404: a missing queue."""
     return cut(f"NOT_FOUND - no queue '{name}' in vhost '{vhost}'")
 
 
 def no_exchange(name: str, vhost: str) -> str:
-    """404: a missing exchange."""
     return cut(f"NOT_FOUND - no exchange '{name}' in vhost '{vhost}'")
 
 
@@ -57,5 +55,4 @@ def invalid_argument(key: str, queue: str, vhost: str, reason: str) -> str:
 
 
 def unknown_tag(tag: int) -> str:
-    """406: a delivery tag that is not outstanding."""
     return f"PRECONDITION_FAILED - unknown delivery tag {tag}"

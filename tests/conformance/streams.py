@@ -19,7 +19,6 @@ MANY: Final = 1000
 
 
 def new_stream(channel: Channel, unique: Unique, *arguments: Triple) -> str:
-    """Declare a stream with a new name; return the name."""
     return new_queue(channel, unique, durable=True, arguments=[STREAM, *arguments])
 
 
@@ -47,13 +46,11 @@ def consumer(connect: Connect, stream: str, *arguments: Triple, prefetch: int = 
 
 
 def consume(channel: Channel, stream: str, *arguments: Triple, prefetch: int = MANY, tag: str = "") -> None:
-    """Consume a stream."""
     channel.qos(prefetch)
     channel.rpc(commands.Basic.Consume, queue=stream, consumer_tag=tag, arguments=list(arguments))
 
 
 def offset(delivery: Delivery) -> int:
-    """Return the offset of a message."""
     (found,) = [header for header in delivery.headers if header[0] == "x-stream-offset"]
     assert found[1] == "l"
     assert isinstance(found[2], int)
@@ -61,7 +58,6 @@ def offset(delivery: Delivery) -> int:
 
 
 def offsets(deliveries: Sequence[Delivery]) -> list[int]:
-    """Return the offsets of messages."""
     return [offset(delivery) for delivery in deliveries]
 
 

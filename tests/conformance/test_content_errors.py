@@ -19,7 +19,6 @@ EMPTY_HEADER = content.header(0)
 
 
 def send(channel: Channel, *frames: tuple[int, bytes]) -> None:
-    """Send frames on the channel in one write."""
     channel.connection.wire.send_bytes(b"".join(frame(kind, channel.number, body) for kind, body in frames))
 
 

@@ -19,7 +19,6 @@ pytestmark = pytest.mark.plugin("x-message-deduplication")
 
 
 def unique_queue(channel: Channel, unique: Unique, *arguments: Triple) -> str:
-    """Declare a queue that drops duplicates."""
     return new_queue(channel, unique, arguments=[ARGUMENT, *arguments])
 
 

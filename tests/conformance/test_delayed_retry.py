@@ -30,7 +30,6 @@ def retry(kind: str = "all", least: int = SHORT, most: int | None = None) -> lis
 
 
 def give_back(channel: Channel, connect: Connect, queue: str, way: str) -> None:
-    """Take a message and let it return."""
     if way in ("channel", "connection"):
         other = connect().channel()
         got(other, queue)

@@ -55,7 +55,6 @@ def traced(api: HttpApi, own_vhost: str, connect: Connect) -> str:
 
 @pytest.fixture
 def own(connect: Connect, traced: str) -> Connection:
-    """A connection to it."""
     return connect(vhost=traced)
 
 

@@ -12,7 +12,6 @@ from tests.conformance.http_api import NO_VHOST, NOT_FOUND, REFUSED, Belongings,
 
 @pytest.fixture
 def bound(api: HttpApi, own_vhost: str) -> str:
-    """A virtual host with a queue q."""
     api.check("PUT", path("queues", own_vhost, "q"), {}, 201)
     return own_vhost
 

@@ -174,9 +174,6 @@ def test_41_9_header_x_vhost_filters(scene: Scene) -> None:
     assert [each["name"] for each in documents] == NAMES
 
 
-# -- without statistics -------------------------------------------------------------------------------------
-
-
 def test_43_6_queues_without_statistics(scene: Scene) -> None:
     document = listed(scene, "queues/{v}?disable_stats=true")[0]
     fields = {"arguments", "auto_delete", "durable", "exclusive", "name", "node", "state", "type", "vhost"}

@@ -17,7 +17,6 @@ GET = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
 
 @pytest.fixture
 def vhost_with_queue(api: HttpApi, own_vhost: str) -> str:
-    """A virtual host with an empty queue q."""
     api.check("PUT", path("queues", own_vhost, "q"), {}, 201)
     return own_vhost
 

@@ -96,9 +96,6 @@ def test_41_2_methods_of_a_path(api: HttpApi, own_vhost: str, below: str) -> Non
             assert (reply.status, reply.headers.get("allow"), reply.body) == (405, found, b""), method
 
 
-# -- Accept -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("method", "below", "body"),
     [
@@ -137,9 +134,6 @@ def test_41_4_what_answers_nothing_takes_any_header_accept(api: HttpApi, own_vho
     api.check("PUT", path("vhost-limits", own_vhost, "max-queues"), {"value": 5}, 204, headers=headers)
 
 
-# -- empty segments -----------------------------------------------------------------------------------------
-
-
 def test_41_1_the_default_exchange_by_its_empty_name(api: HttpApi, own_vhost: str) -> None:
     api.check("PUT", path("queues", own_vhost, "q"), {}, 201)
     vhost = quote(own_vhost, safe="")
@@ -167,9 +161,6 @@ def test_45_2_a_queue_without_a_name_gets_one(api: HttpApi, own_vhost: str) -> N
     api.check("PUT", f"queues/{quote(own_vhost, safe='')}//", {}, 201)
     (found,) = api.get(path("queues", own_vhost))
     assert found["name"].startswith("amq.gen-")
-
-
-# -- answers ------------------------------------------------------------------------------------------------
 
 
 def test_45_11_a_message_without_properties_has_a_list_of_them(api: HttpApi, own_vhost: str) -> None:

@@ -64,16 +64,12 @@ def queue(scene: Scene, name: str) -> dict[str, Any]:
 
 
 def connection_of(scene: Scene) -> dict[str, Any]:
-    """The connection of the scene."""
     documents = scene.get("connections").document
     return next(each for each in documents if each["vhost"] == scene.vhost)
 
 
 def part(document: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
     return {key: document.get(key, ...) for key in wanted}
-
-
-# -- queues -------------------------------------------------------------------------------------------------
 
 
 def test_45_1_a_queue_with_policies(scene: Scene) -> None:
@@ -144,9 +140,6 @@ def test_45_1_a_quorum_queue(scene: Scene) -> None:
     assert part(document, wanted) == wanted
     assert set(document["open_files"]) == {node}
     assert not {"backing_queue_status", "head_message_timestamp", "exclusive_consumer_tag"} & set(document)
-
-
-# -- exchanges and bindings ---------------------------------------------------------------------------------
 
 
 def test_45_7_an_exchange(scene: Scene) -> None:
@@ -232,9 +225,6 @@ def test_45_9_bindings_of_what_does_not_exist(scene: Scene) -> None:
     for below in ("bindings/{v}/e/topic/q/nosuch", "bindings/{v}/e/nosuch/q/plain"):
         assert scene.get(below).document == []
     assert scene.get("exchanges/{v}/nosuch/bindings/source").document == []
-
-
-# -- clients ------------------------------------------------------------------------------------------------
 
 
 def test_45_13_a_connection(scene: Scene) -> None:

@@ -17,9 +17,6 @@ def _names(entries: list[dict[str, Any]]) -> list[str]:
     return [entry["name"] for entry in entries]
 
 
-# -- paths --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
@@ -40,9 +37,6 @@ def test_41_10_names_that_are_no_utf_8(api: HttpApi, own_vhost: str, name: str, 
     assert [entry["destination"] for entry in api.get(binding)] == [shown]
     assert _names(api.get(path("definitions", own_vhost))["queues"]) == [shown]
     api.check("DELETE", below, None, 204)
-
-
-# -- headers ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -75,9 +69,6 @@ def test_41_9_header_x_vhost_of_a_virtual_host_that_does_not_exist(
 def test_41_10_a_form_that_is_none(api: HttpApi, content_type: str) -> None:
     reply = api.ask("POST", "definitions", b"{}", headers={"Content-Type": content_type})
     assert (reply.status, reply.body) == (400, b"")
-
-
-# -- queries ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("query", ["page=%201", "page=1%20", "page=1_0", "page=1&page_size=+1", "page=%D9%A1"])
@@ -134,9 +125,6 @@ def test_43_1_parameters_are_in_order_of_names(api: HttpApi, own_vhost: str) -> 
     assert _names(found) == ["a", "limits", "z"]
 
 
-# -- bodies -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("key", "text"), [(None, "null"), (True, "true"), (17, "17"), ("x", "x")])
 def test_41_10_routing_keys_that_are_no_strings(api: HttpApi, own_vhost: str, key: Any, text: str) -> None:
     api.check("PUT", path("queues", own_vhost, text), {}, 201)
@@ -158,9 +146,6 @@ def test_45_11_base64_may_have_white_space(api: HttpApi, own_vhost: str) -> None
     wanted = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
     (message,) = api.ask("POST", path("queues", own_vhost, "q", "get"), wanted).document
     assert message["payload"] == "hello"
-
-
-# -- what is sent to other paths ----------------------------------------------------------------------------
 
 
 def test_45_17_topic_permissions_with_an_exchange(api: HttpApi, own_vhost: str, belongings: Belongings) -> None:
@@ -192,9 +177,6 @@ def test_42_1_a_single_policy_is_for_those_who_may_change_it(
             api.check("GET", policy, None, 401, not_policymaker, user=user)
     assert api.get(policy, user=users["policymaker"])["name"] == "p"
     api.check("GET", policy, None, 401, not_policymaker, user=elsewhere)
-
-
-# -- users --------------------------------------------------------------------------------------------------
 
 
 def test_45_15_users_as_they_were_before_there_were_tags(api: HttpApi, belongings: Belongings) -> None:

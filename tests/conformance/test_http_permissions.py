@@ -14,7 +14,6 @@ TOPIC = {"exchange": "amq.topic", "write": "^w", "read": ".*"}
 
 @pytest.fixture
 def user(belongings: Belongings) -> str:
-    """A user without permissions."""
     return belongings.user("")
 
 

@@ -102,9 +102,6 @@ def test_41_3_gzip_when_asked_for(api: HttpApi) -> None:
     assert json.loads(gzip.decompress(reply.body)) == api.send("GET", path).document
 
 
-# -- logins -------------------------------------------------------------------------------------------------
-
-
 def test_41_5_no_login_is_401_without_a_body(api: HttpApi) -> None:
     reply = api.send("GET", "/api/overview", authorization=None)
     assert (reply.status, reply.body) == (401, b"")

@@ -69,7 +69,6 @@ CHANGES: list[tuple[str, str, Any]] = [
 
 @pytest.fixture
 def vhost_with_queue(api: HttpApi, own_vhost: str) -> str:
-    """A virtual host with a queue q."""
     api.check("PUT", path("queues", own_vhost, "q"), {}, 201)
     return own_vhost
 

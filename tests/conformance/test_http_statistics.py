@@ -75,7 +75,6 @@ def receive(channel: Channel) -> None:
 
 
 def counted(scene: Scene, path: str) -> dict[str, Any]:
-    """The message statistics of an object; empty if it has none."""
     found: dict[str, Any] = scene.get(path).document.get("message_stats", {})
     return found
 
@@ -156,9 +155,6 @@ def test_44_1_the_overview_counts_everything(scene: Scene) -> None:
     assert churn["connection_created"] >= 1
     assert churn["channel_created"] >= 2
     assert churn["queue_declared"] >= churn["queue_created"]
-
-
-# -- rates and samples --------------------------------------------------------------------------------------
 
 
 def check_details(document: dict[str, Any], *names: str) -> None:

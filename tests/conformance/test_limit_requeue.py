@@ -65,7 +65,6 @@ def give_back(way: Way, channel: Channel, unacked: list[Delivery]) -> None:
 
 
 def taken(channel: Channel, queue: str, count: int) -> list[Delivery]:
-    """Get messages and leave them unacked."""
     return [got(channel, queue) for _ in range(count)]
 
 

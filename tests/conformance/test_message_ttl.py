@@ -17,7 +17,6 @@ MAX_TTL = 315_360_000_000
 
 
 def ttl(milliseconds: int) -> Triple:
-    """Return the argument for a TTL."""
     return "x-message-ttl", "l", milliseconds
 
 

@@ -44,7 +44,6 @@ class Tokens:
     http_url: str
 
     def connect(self, token: str, user: str = "somebody", vhost: str = "/") -> Connection:
-        """Log in by a token."""
         return Connection(self.url, user=user, password=token, vhost=vhost)
 
     def whoami(self, authorization: str) -> Any:
@@ -80,12 +79,10 @@ def tokens(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def token(*scopes: str, **claims: Any) -> str:
-    """Return a token of alice."""
     return well_known_signer().token(*scopes, **claims)
 
 
 def update_secret(connection: Connection, secret: str) -> None:
-    """Send connection.update-secret and wait for the answer."""
     connection.rpc(commands.Connection.UpdateSecret, new_secret=secret, reason="the old one expires")
 
 

@@ -17,7 +17,6 @@ rejecting = pytest.mark.parametrize("overflow", REJECTING)
 
 
 def fan_out(channel: Channel, unique: Unique, *queues: str) -> str:
-    """Declare a fanout exchange in front of queues."""
     exchange = new_exchange(channel, unique, "fanout")
     for queue in queues:
         channel.queue_bind(queue, exchange)

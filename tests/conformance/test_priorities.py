@@ -13,7 +13,6 @@ from tests.support.wire import Channel
 
 
 def levels(maximum: int) -> list[Triple]:
-    """Return the arguments of a queue with priorities."""
     return [("x-max-priority", "s", maximum)]
 
 

@@ -14,7 +14,6 @@ MAXLEN = "maxlen"
 
 
 def letters_of(channel: Channel, unique: Unique) -> str:
-    """Declare a queue for dead letters."""
     return new_queue(channel, unique, hint="letters")
 
 

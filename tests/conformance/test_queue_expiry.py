@@ -22,7 +22,6 @@ from tests.support.wire import Channel
 
 
 def expires(milliseconds: int) -> list[Triple]:
-    """Return the arguments of a queue that expires."""
     return [("x-expires", "l", milliseconds)]
 
 

@@ -20,16 +20,10 @@ __all__ = ["durable", "mode", "persistence", "queue_in_mode"]
 MAXLEN = "maxlen"
 
 
-# --- 4.4.1, 4.4.2: choosing the mode ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("given", [LAZY, DEFAULT])
 def test_4_4_1_modes(channel: Channel, unique: Unique, given: Triple) -> None:
     queue = new_queue(channel, unique, b"m", arguments=[given])
     assert drain(channel, queue) == [b"m"]
-
-
-# --- 4.4.8: nothing that a client could see -----------------------------------------------------------------------
 
 
 def mixed() -> list[bytes]:

@@ -19,7 +19,6 @@ pytestmark = pytest.mark.plugin(TYPE)
 
 
 def history_of(channel: Channel, unique: Unique, length: int | None = None, **options: Any) -> str:
-    """Declare an exchange that remembers this many messages."""
     arguments: list[Triple] = [] if length is None else [(LENGTH, "I", length)]
     return new_exchange(channel, unique, TYPE, arguments=arguments, **options)
 

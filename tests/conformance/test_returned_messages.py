@@ -15,7 +15,6 @@ from tests.support.wire import Channel, ChannelClosed, Connection
 
 
 def reached(channel: Channel, queue: str, ready: int) -> bool:
-    """Return whether a queue has this many ready messages."""
     return counts(channel, queue)[0] == ready
 
 
@@ -92,9 +91,6 @@ def test_room_is_for_what_waits_and_not_for_a_dead_letter_that_comes_back(channe
     assert channel.next_delivery().body == b"low"
     channel.ack(2)
     assert channel.next_delivery().body == b"high"
-
-
-# -- quorum queues --------------------------------------------------------------------------------------------------
 
 
 def taken(channel: Channel, queue: str, count: int) -> list[int]:

@@ -32,7 +32,6 @@ HEADERS: list[Triple] = [
 
 
 def one(connect: Connect, stream: str) -> Delivery:
-    """Return the only message of a stream."""
     return consumer(connect, stream, FIRST).next_delivery()
 
 

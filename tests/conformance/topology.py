@@ -19,7 +19,6 @@ def new_queue(channel: Channel, unique: Unique, *bodies: bytes, hint: str = "q",
 
 
 def new_exchange(channel: Channel, unique: Unique, type: str = "direct", *, hint: str = "x", **options: Any) -> str:
-    """Declare an exchange with a new name; `options` are those of `Channel.exchange_declare`."""
     exchange = unique(hint)
     channel.exchange_declare(exchange, type, **options)
     return exchange
@@ -75,10 +74,8 @@ def exists(connect: Connect, queue: str) -> bool:
 
 
 def bodies(deliveries: Iterable[Delivery]) -> list[bytes]:
-    """Return the bodies of deliveries."""
     return [delivery.body for delivery in deliveries]
 
 
 def numbered(count: int) -> list[bytes]:
-    """Return the bodies `1`, `2`, … up to `count`."""
     return [b"%d" % number for number in range(1, count + 1)]

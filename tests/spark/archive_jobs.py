@@ -52,7 +52,6 @@ def _text(row: Any) -> str:
 
 
 def main() -> None:
-    """Print the results as JSON."""
     master, package, archive, as_of = sys.argv[1:]
     builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
     # Two tasks at a time, one on each worker.

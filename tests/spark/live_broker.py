@@ -61,7 +61,6 @@ class LiveBroker:
 
     @property
     def delivered(self) -> int:
-        """Messages that have been consumed."""
         return self.flight.delivered
 
     def model_at(self, cut: int) -> dict[str, list[int]]:

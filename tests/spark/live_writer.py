@@ -33,8 +33,6 @@ def body_of(number: int) -> bytes:
 
 
 class LiveQueue:
-    """A queue and the model of it."""
-
     def __init__(self, store: SegmentStore, name: str) -> None:
         self.store = store
         self.living: dict[int, int] = {}
@@ -44,7 +42,6 @@ class LiveQueue:
         self.published = 0
 
     def publish(self, count: int) -> None:
-        """Append persistent messages."""
         for _ in range(count):
             message = Message(self.envelope, body_of(self.store.next_seq))
             self.living[self.store.next_seq] = len(message.body)
@@ -64,13 +61,11 @@ class LiveQueue:
             del self.living[seq]
 
     def purge(self) -> None:
-        """Forget all messages."""
         self.store.purge()
         self.living.clear()
 
     @property
     def model(self) -> list[int]:
-        """Messages, sum of numbers, sum of body lengths."""
         return [len(self.living), sum(self.living), sum(self.living.values())]
 
 
@@ -110,7 +105,6 @@ def main(path: str, seed: int, seconds: float, batch: int = 40) -> None:
 
 
 def say(until: int, queues: dict[str, LiveQueue]) -> None:
-    """Say what is in the queues."""
     models = {name: each.model for name, each in queues.items()}
     published = {name: each.published for name, each in queues.items()}
     sys.stdout.write(json.dumps({"until": until, "queues": models, "published": published}) + "\n")

@@ -45,7 +45,6 @@ class Writer:
         return self.process.poll() is None
 
     def stop(self) -> None:
-        """Have it stop in order."""
         self.process.send_signal(signal.SIGINT)
         self.join()
 

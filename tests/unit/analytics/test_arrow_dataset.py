@@ -50,7 +50,6 @@ def builder(tmp_path: Path) -> Iterator[DirectoryBuilder]:
 
 @pytest.fixture
 def opened() -> Iterator[list[str]]:
-    """Paths of the files that were read."""
     found: list[str] = []
     read_all = LocalFiles.read_all
 

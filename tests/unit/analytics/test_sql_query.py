@@ -38,8 +38,6 @@ class Answer(NamedTuple):
 
 
 class Database:
-    """Runs statements over one data directory."""
-
     def __init__(self, path: str, archive: str = "") -> None:
         self.path = path
         self.archive = archive

@@ -41,8 +41,6 @@ from tests.support.frame_reading import (
 )
 from tests.support.reference_reader import ReferenceReader, flatten
 
-# -- well-formed streams ------------------------------------------------------------------------------------
-
 
 @settings(max_examples=examples(300))
 @given(frames=streams(), data=st.data())
@@ -123,9 +121,6 @@ def test_names_in_a_publish_need_not_be_utf_8() -> None:
     route = encode_method(1, BASIC_PUBLISH, 0, b"\xff", b"k\xc3", True, True)
     (event,) = read(*message_frames(1, route, encode_content_header(0), []))
     assert event[2:7] == ("\udcff", "k\udcc3", True, True, b"\x01\xff\x02k\xc3")
-
-
-# -- runs ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [0, 1, 16, 5000])
@@ -215,9 +210,6 @@ def test_ever_new_routing_keys_are_forgotten_again() -> None:
     assert len(of._publishes) <= 4096
 
 
-# -- contents -----------------------------------------------------------------------------------------------
-
-
 def test_contents_of_other_channels_may_come_in_between() -> None:
     first = message_frames(1, publish_frame(1, "x", "one"), encode_content_header(0), [b"12", b"34"])
     second = message_frames(2, publish_frame(2, "x", "two"), encode_content_header(0), [b"ab", b"cd"])
@@ -256,9 +248,6 @@ def test_a_body_above_the_limit_is_read_and_dropped(size: int) -> None:
 def test_the_largest_body_may_be_announced() -> None:
     header = encode_content_header(MESSAGE_SIZE_CAP)
     assert read(PUBLISH, frame(2, 1, header), frame(3, 1, b"abc")) == []
-
-
-# -- broken streams -----------------------------------------------------------------------------------------
 
 
 def check_broken(octets: bytes, pieces: list[bytes], *, stepwise: bool = False) -> None:

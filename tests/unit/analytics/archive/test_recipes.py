@@ -45,7 +45,6 @@ def builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Directo
 
 
 def publish(builder: DirectoryBuilder) -> None:
-    """Publish 40 messages to each of two queues."""
     for name, vhost in (("a", "/"), ("b/=", "other")):
         store = builder.store(builder.queue(name, vhost))
         builder.publish(store, [b"%s %d" % (name.encode(), at) for at in range(40)], headers={"n": 1})

@@ -11,7 +11,6 @@ from leveret.analytics.bodies.payloads import BodyReader, Payloads
 
 
 def payloads_of(*bodies: bytes) -> Payloads:
-    """Bodies that are not compressed."""
     return Payloads(pa.array(bodies, pa.binary()), {}, {})
 
 

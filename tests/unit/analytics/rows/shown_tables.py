@@ -9,7 +9,6 @@ from leveret.analytics.rows.header_columns import TypedValue, untyped
 
 
 def as_text(value: TypedValue) -> str | None:
-    """Return a value as a string; None for void."""
     found = untyped(value)
     if found is None or isinstance(found, str):
         return found

@@ -33,7 +33,6 @@ KEYS = st.builds(
 
 
 def stored(offset: dict[str, Any]) -> dict[str, Any]:
-    """As Spark keeps it."""
     found: dict[str, Any] = json.loads(json.dumps(offset))
     return found
 

@@ -47,9 +47,6 @@ def open_engine(files: SimulatedFiles, alarms: list[bool], clock: Clock | None =
     )
 
 
-# --- the limit --------------------------------------------------------------------------------------------------------
-
-
 def test_the_alarm_follows_the_free_space(files: SimulatedFiles, alarms: list[bool]) -> None:
     disk = DiskSpace(files, ROOT, 1000, 0, 0, lambda space: alarms.append(space.alarm))
     for files.room in (1000, 999, 10, 1000, 5000):
@@ -101,9 +98,6 @@ def test_a_write_that_is_refused_sets_the_alarm_whatever_the_system_says(
     assert alarms == [True, False]
 
 
-# --- the ballast ------------------------------------------------------------------------------------------------------
-
-
 def test_the_ballast_is_made_given_up_and_made_again(files: SimulatedFiles) -> None:
     disk = DiskSpace(files, ROOT, 1000, 0, 500, lambda _: None)
     files.room = 2000
@@ -140,9 +134,6 @@ def test_a_ballast_from_before_is_used_and_one_of_another_length_is_not(files: S
     DiskSpace(files, ROOT, 0, 0, 500, lambda _: None).check()
     assert not DiskSpace(files, ROOT, 0, 0, 600, lambda _: None).release_ballast()
     assert files.list_directory(ROOT) == []
-
-
-# --- a store on a full disk -------------------------------------------------------------------------------------------
 
 
 def test_consumers_are_served_on_and_what_they_settle_is_written(files: SimulatedFiles, alarms: list[bool]) -> None:

@@ -140,9 +140,6 @@ def test_long_histories() -> None:
         assert store.ready_bytes == sum(map(len, fresh + returned))
 
 
-# -- with priorities
-
-
 def of_priority(body: bytes, priority: int) -> Message:
     return Message(Envelope(b"\0\0", b"", priority=priority), body)
 
