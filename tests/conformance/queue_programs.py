@@ -165,12 +165,7 @@ def publishes(kind: str) -> st.SearchStrategy[Publish]:
 taken = st.sampled_from(((0, MAIN), (0, MAIN), (1, MAIN), (2, ONE), (3, TWO)))
 gets = st.builds(lambda of, no_ack: Get(of[0], of[1], no_ack), taken, st.sampled_from((False, False, True)))
 settlements = st.builds(
-    Settle,
-    workers,
-    st.integers(0, 7),
-    st.sampled_from(("ack", "nack", "nack", "reject")),
-    st.booleans(),
-    st.booleans(),
+    Settle, workers, st.integers(0, 7), st.sampled_from(("ack", "nack", "nack", "reject")), st.booleans(), st.booleans()
 )
 consumers = st.builds(
     Consume,

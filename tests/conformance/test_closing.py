@@ -15,16 +15,7 @@ from tests.conformance.fixtures import Connect, Poll, Unique
 from tests.conformance.timing import AT_ONCE, in_time, lifetime
 from tests.support import content
 from tests.support.management import Management
-from tests.support.wire import (
-    BODY,
-    HEADER,
-    HEARTBEAT,
-    METHOD,
-    Connection,
-    ConnectionClosed,
-    frame,
-    silent_close_times,
-)
+from tests.support.wire import BODY, HEADER, HEARTBEAT, METHOD, Connection, ConnectionClosed, frame, silent_close_times
 
 HEARTBEAT_FRAME = frame(HEARTBEAT, 0, b"")
 CLOSE = commands.Connection.Close

@@ -8,17 +8,7 @@ import pytest
 
 from tests.conformance.deaths import arrival, arrivals, dead_letter, dead_letter_to, dead_lettering, deaths, reject
 from tests.conformance.fixtures import Connect, Unique
-from tests.conformance.topology import (
-    bodies,
-    bound_queue,
-    drain,
-    exists,
-    fill,
-    got,
-    new_exchange,
-    new_queue,
-    numbered,
-)
+from tests.conformance.topology import bodies, bound_queue, drain, exists, fill, got, new_exchange, new_queue, numbered
 from tests.support.tables import Triple
 from tests.support.wire import Channel
 

@@ -254,10 +254,7 @@ class TestClients:
         events.check("user.authentication.success", login, connection_name=other.name)
         event = events.told("connection.created", name=other.name)
         told = values_of(event)
-        given = [
-            ("S", '{<<"connection_name">>,longstr,<<"mine">>}'),
-            ("S", '{<<"product">>,longstr,<<"test">>}'),
-        ]
+        given = [("S", '{<<"connection_name">>,longstr,<<"mine">>}'), ("S", '{<<"product">>,longstr,<<"test">>}')]
         assert [each for each in told["client_properties"] if each in given] == given
         expected = {
             "type": "network",

@@ -10,12 +10,7 @@ from pamqp import commands
 
 from tests.conformance.accounts import Accounts
 from tests.conformance.fixtures import Connect, Unique
-from tests.conformance.reply_texts import (
-    DEFAULT_EXCHANGE,
-    inequivalent,
-    no_exchange,
-    refused,
-)
+from tests.conformance.reply_texts import DEFAULT_EXCHANGE, inequivalent, no_exchange, refused
 from tests.conformance.topology import bound_queue, drain, new_exchange, new_queue
 from tests.support.wire import Channel, Connection
 
@@ -168,10 +163,7 @@ def test_13_6_the_first_difference_is_named(channel: Channel, unique: Unique, vh
 
 @pytest.mark.parametrize(
     ("given", "received", "current"),
-    [
-        ([], "none", "the value 'one' of type 'longstr'"),
-        ([("alternate-exchange", "S", "two")], "'two'", "'one'"),
-    ],
+    [([], "none", "the value 'one' of type 'longstr'"), ([("alternate-exchange", "S", "two")], "'two'", "'one'")],
 )
 def test_13_6_another_alternate_exchange(
     channel: Channel, unique: Unique, vhost: str, given: list[Any], received: str, current: str

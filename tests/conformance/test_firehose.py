@@ -96,12 +96,7 @@ def traces(connect: Connect, traced: str, poll: Poll) -> Traces:
 
 
 def origin_headers(own: Connection, channel: Channel, vhost: str, user: str) -> list[Triple]:
-    return [
-        ("vhost", "S", vhost),
-        ("connection", "S", own.name),
-        ("channel", "I", channel.number),
-        ("user", "S", user),
-    ]
+    return [("vhost", "S", vhost), ("connection", "S", own.name), ("channel", "I", channel.number), ("user", "S", user)]
 
 
 def without_node(headers: list[Triple]) -> list[Triple]:

@@ -10,16 +10,7 @@ from pamqp import base, commands
 from tests.conformance.fixtures import Connect, Unique
 from tests.support import methods, tables
 from tests.support.methods import MethodType
-from tests.support.wire import (
-    BODY,
-    HEADER,
-    HEARTBEAT,
-    METHOD,
-    PROTOCOL_HEADER,
-    Connection,
-    ConnectionClosed,
-    frame,
-)
+from tests.support.wire import BODY, HEADER, HEARTBEAT, METHOD, PROTOCOL_HEADER, Connection, ConnectionClosed, frame
 
 
 def name_of(value: Any) -> str | None:
@@ -86,11 +77,7 @@ def test_12_2_long_terms_may_be_wrapped(connection: Connection) -> None:
 @pytest.mark.parametrize("end", [0, 205, 255])
 @pytest.mark.parametrize(
     ("kind", "body", "printed"),
-    [
-        (METHOD, b"\0\x14\0\x0a\0", "<<0,20,0,10,0>>"),
-        (HEARTBEAT, b"", "<<>>"),
-        (BODY, b"hello", '<<"hello">>'),
-    ],
+    [(METHOD, b"\0\x14\0\x0a\0", "<<0,20,0,10,0>>"), (HEARTBEAT, b"", "<<>>"), (BODY, b"hello", '<<"hello">>')],
 )
 def test_12_3_wrong_frame_end(connection: Connection, end: int, kind: int, body: bytes, printed: str) -> None:
     connection.wire.send_frame(kind, 1 if body else 0, body, end=end)

@@ -18,13 +18,7 @@ EXCHANGE = {
     "internal": False,
     "arguments": {"alternate-exchange": "amq.fanout"},
 }
-BINDING = {
-    "source": "x",
-    "destination": "q",
-    "destination_type": "queue",
-    "routing_key": "k.#",
-    "arguments": {"a": 1},
-}
+BINDING = {"source": "x", "destination": "q", "destination_type": "queue", "routing_key": "k.#", "arguments": {"a": 1}}
 POLICY = {
     "name": "p",
     "pattern": "^q",

@@ -65,10 +65,7 @@ def test_45_20_a_protocol_without_listener(api: HttpApi, protocol: str, missing:
     [
         ("port-listener/abc", "Invalid port"),
         ("certificate-expiration/x/months", "Invalid expiration value."),
-        (
-            "certificate-expiration/1/eons",
-            "Time unit not recognised. Supported units: days, weeks, months, years.",
-        ),
+        ("certificate-expiration/1/eons", "Time unit not recognised. Supported units: days, weeks, months, years."),
         ("certificate-expiration/1/day", "Time unit not recognised. Supported units: days, weeks, months, years."),
     ],
 )

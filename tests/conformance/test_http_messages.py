@@ -93,10 +93,7 @@ class TestPublish:
                 {"properties": {"delivery_mode": 3}},
                 "406 PRECONDITION_FAILED - invalid message: {delivery_mode_unknown,3}",
             ),
-            (
-                {"properties": {"expiration": "x"}},
-                "406 PRECONDITION_FAILED - invalid expiration 'x': no_integer",
-            ),
+            ({"properties": {"expiration": "x"}}, "406 PRECONDITION_FAILED - invalid expiration 'x': no_integer"),
             (
                 {"properties": {"user_id": "x"}},
                 "406 PRECONDITION_FAILED - user_id property set to 'x' but authenticated user was 'guest'",

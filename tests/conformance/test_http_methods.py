@@ -198,8 +198,7 @@ def test_45_3_exchange_types_that_do_not_exist(api: HttpApi, own_vhost: str, nam
 
 
 @pytest.mark.parametrize(
-    "below",
-    ["queues/{v}/q/bindings", "exchanges/{v}/x/bindings/source", "exchanges/{v}/x/bindings/destination"],
+    "below", ["queues/{v}/q/bindings", "exchanges/{v}/x/bindings/source", "exchanges/{v}/x/bindings/destination"]
 )
 def test_41_8_a_virtual_host_that_does_not_exist_has_no_bindings(
     api: HttpApi, belongings: Belongings, below: str

@@ -22,12 +22,7 @@ class TestOperatorPolicies:
         below = path("parameters", "operator_policy", own_vhost, "cap")
         api.check("PUT", below, {"value": CAP}, 201)
         api.check("PUT", below, {"value": {**CAP, "priority": 2}}, 204)
-        shown = {
-            "vhost": own_vhost,
-            "component": "operator_policy",
-            "name": "cap",
-            "value": {**CAP, "priority": 2},
-        }
+        shown = {"vhost": own_vhost, "component": "operator_policy", "name": "cap", "value": {**CAP, "priority": 2}}
         assert api.get(below) == shown
         assert api.get(path("parameters", "operator_policy", own_vhost)) == [shown]
         assert shown in api.get("parameters/operator_policy")

@@ -86,10 +86,7 @@ class TestTopicPermissions:
         ("body", "reason"),
         [
             ({"write": "", "read": ""}, "[{key_missing,exchange}]"),
-            (
-                {**TOPIC, "write": "["},
-                ["invalid_regexp", "[", [list(b"missing terminating ] for character class"), 1]],
-            ),
+            ({**TOPIC, "write": "["}, ["invalid_regexp", "[", [list(b"missing terminating ] for character class"), 1]]),
         ],
     )
     def test_45_17_what_is_refused(self, api: HttpApi, own_vhost: str, user: str, body: Any, reason: object) -> None:

@@ -67,10 +67,7 @@ def test_45_2_a_slash_at_the_end(api: HttpApi, own_vhost: str) -> None:
     [
         (b"{not json", "not_json"),
         (b"[1]", "not_json"),
-        (
-            b'"str"',
-            "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?",
-        ),
+        (b'"str"', "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?"),
         ({"durable": "maybe"}, ["not_boolean", "maybe"]),
         ({"auto_delete": 5}, ["not_boolean", 5]),
         ({"durable": None}, ["not_boolean", None]),

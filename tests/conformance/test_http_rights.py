@@ -137,10 +137,7 @@ class TestVhosts:
         self, api: HttpApi, vhost_with_queue: str, belongings: Belongings
     ) -> None:
         user = belongings.user("administrator")
-        more = [
-            ("POST", "queues/{vhost}/q/get", GET),
-            ("POST", "exchanges/{vhost}/amq.direct/publish", MESSAGE),
-        ]
+        more = [("POST", "queues/{vhost}/q/get", GET), ("POST", "exchanges/{vhost}/amq.direct/publish", MESSAGE)]
         for method, below, body in CHANGES + more:
             api.check(method, below.replace("{vhost}", vhost_with_queue), body, 401, REFUSED, user=user)
 

@@ -33,12 +33,7 @@ class TestPut:
         api.check("PUT", path("users", name), {"password": PASSWORD, "tags": "management,monitoring"}, 204)
         shown = api.get(path("users", name))
         assert len(base64.b64decode(shown.pop("password_hash"))) == 36
-        assert shown == {
-            "name": name,
-            "hashing_algorithm": SHA256,
-            "tags": ["management", "monitoring"],
-            "limits": {},
-        }
+        assert shown == {"name": name, "hashing_algorithm": SHA256, "tags": ["management", "monitoring"], "limits": {}}
         assert may_log_in(api, name)
 
     @pytest.mark.parametrize(
@@ -137,8 +132,7 @@ class TestDelete:
         api.check("GET", path("users", first), None, 404, NOT_FOUND)
 
     @pytest.mark.parametrize(
-        ("body", "status", "document"),
-        [({"users": []}, 204, None), ({}, 400, bad_request("[{key_missing,users}]"))],
+        ("body", "status", "document"), [({"users": []}, 204, None), ({}, 400, bad_request("[{key_missing,users}]"))]
     )
     def test_45_15_none(self, api: HttpApi, body: Any, status: int, document: object) -> None:
         api.check("POST", "users/bulk-delete", body, status, document)

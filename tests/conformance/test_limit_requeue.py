@@ -45,15 +45,7 @@ def lose_connection(channel: Channel, unacked: list[Delivery]) -> None:
 
 
 Way = Callable[[Channel, list[Delivery]], None]
-WAYS: list[Way] = [
-    nack_each,
-    reject_each,
-    nack_multiple,
-    recover,
-    close_channel,
-    close_connection,
-    lose_connection,
-]
+WAYS: list[Way] = [nack_each, reject_each, nack_multiple, recover, close_channel, close_connection, lose_connection]
 ways = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 
 

@@ -58,10 +58,7 @@ def test_45_22_what_is_accepted(api: HttpApi, own_vhost: str, poll: Poll, defini
             {"ha_mode": "all", "ha_sync_mode": "x"},
             'ha-sync-mode must be "manual" or "automatic", got &lt;&lt;"x"&gt;&gt;',
         ),
-        (
-            {"ha_mode": "all", "ha_sync_batch_size": 0},
-            "ha-sync-batch-size takes an integer greater than 0, 0 given",
-        ),
+        ({"ha_mode": "all", "ha_sync_batch_size": 0}, "ha-sync-batch-size takes an integer greater than 0, 0 given"),
         (
             {"ha_mode": "all", "ha_promote_on_shutdown": 1},
             'ha-promote-on-shutdown must be "always" or "when-synced", got 1',

@@ -40,8 +40,7 @@ def burst(channel: Channel, queue: str, priorities: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prefetch", "expected"),
-    [(1, [1, 9, 8, 7, 5, 5, 2]), (3, [1, 5, 9, 8, 7, 5, 2]), (0, [1, 5, 9, 2, 8, 7, 5])],
+    ("prefetch", "expected"), [(1, [1, 9, 8, 7, 5, 5, 2]), (3, [1, 5, 9, 8, 7, 5, 2]), (0, [1, 5, 9, 2, 8, 7, 5])]
 )
 def test_4_3_1_an_idle_consumer_gets_what_comes_first(
     channel: Channel, connect: Connect, unique: Unique, prefetch: int, expected: list[int]

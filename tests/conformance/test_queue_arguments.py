@@ -28,12 +28,7 @@ COMPARED: list[tuple[Triple, Triple, str, str]] = [
     (("x-max-length", "I", 1), ("x-max-length", "I", 2), "'1'", "'2'"),
     (("x-max-length-bytes", "I", 1), ("x-max-length-bytes", "I", 2), "'1'", "'2'"),
     (("x-max-priority", "I", 1), ("x-max-priority", "I", 2), "'1'", "'2'"),
-    (
-        ("x-overflow", "S", "drop-head"),
-        ("x-overflow", "S", "reject-publish"),
-        "'drop-head'",
-        "'reject-publish'",
-    ),
+    (("x-overflow", "S", "drop-head"), ("x-overflow", "S", "reject-publish"), "'drop-head'", "'reject-publish'"),
     (("x-queue-mode", "S", "default"), ("x-queue-mode", "S", "lazy"), "'default'", "'lazy'"),
     (("x-queue-version", "I", 1), ("x-queue-version", "I", 2), "'1'", "'2'"),
     (("x-single-active-consumer", "t", 1), ("x-single-active-consumer", "t", 0), "'true'", "'false'"),

@@ -86,11 +86,7 @@ def test_14_27_default_exchange_cannot_be_unbound(channel: Channel, unique: Uniq
     [
         ("I", 5, "Invalid x-match field type signedint (value 5); expected longstr"),
         ("t", 1, "Invalid x-match field type bool (value true); expected longstr"),
-        (
-            "S",
-            "foo",
-            'Invalid x-match field value <<"foo">>; expected all, any, all-with-x, or any-with-x',
-        ),
+        ("S", "foo", 'Invalid x-match field value <<"foo">>; expected all, any, all-with-x, or any-with-x'),
         ("S", "", "Invalid x-match field value <<>>; expected all, any, all-with-x, or any-with-x"),
         ("S", "ALL", 'Invalid x-match field value <<"ALL">>; expected all, any, all-with-x, or any-with-x'),
     ],
@@ -145,11 +141,7 @@ def test_13_4_line_ends_are_removed_from_queue_names(channel: Channel, unique: U
 
 @pytest.mark.parametrize(
     ("method", "operation"),
-    [
-        (commands.Basic.Get, "get"),
-        (commands.Basic.Consume, "consume"),
-        (commands.Queue.Purge, "queue_purge"),
-    ],
+    [(commands.Basic.Get, "get"), (commands.Basic.Consume, "consume"), (commands.Queue.Purge, "queue_purge")],
 )
 def test_13_4_line_ends_stay_elsewhere(
     channel: Channel, unique: Unique, vhost: str, method: type[Any], operation: str

@@ -37,13 +37,7 @@ def outlast(channel: Channel, unique: Unique, poll: Poll, lease: int, renew: Cal
 
 
 def outlives(
-    channel: Channel,
-    unique: Unique,
-    poll: Poll,
-    queue: str,
-    lease: int,
-    gaps: Gaps,
-    renew: Callable[[], object],
+    channel: Channel, unique: Unique, poll: Poll, queue: str, lease: int, gaps: Gaps, renew: Callable[[], object]
 ) -> bool:
     """Return whether a queue is there for longer than its lease while that is renewed; wait until it is gone."""
     channel.queue_bind(queue, "amq.direct", queue)

@@ -27,11 +27,7 @@ PHASES: Final = [Phase.generate, Phase.shrink] if _ASKED_FOR else [Phase.generat
 @pytest.mark.parametrize("kind", ["classic", "priority", "quorum"])
 @pytest.mark.timeout(120 + 10 * EXAMPLES)
 def test_queues_do_as_the_rules_say(kind: str, broker_url: str, management: Management, own_vhost: str) -> None:
-    @settings(
-        max_examples=EXAMPLES,
-        phases=PHASES,
-        suppress_health_check=list(HealthCheck),
-    )
+    @settings(max_examples=EXAMPLES, phases=PHASES, suppress_health_check=list(HealthCheck))
     @given(program=programs(kind))
     def run(program: Program) -> None:
         with (

@@ -7,15 +7,7 @@ from typing import Any
 import pytest
 from pamqp import commands
 
-from tests.conformance.bounded import (
-    QUORUM,
-    REJECTING,
-    bounded,
-    outcomes,
-    quorum,
-    refill,
-    take_dead_letters,
-)
+from tests.conformance.bounded import QUORUM, REJECTING, bounded, outcomes, quorum, refill, take_dead_letters
 from tests.conformance.fixtures import Connect, Poll, SetPolicy, Unique
 from tests.conformance.topology import counts, drain, got, new_queue, numbered
 from tests.support.management import Management

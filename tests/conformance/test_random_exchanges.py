@@ -12,10 +12,7 @@ from tests.support.wire import Channel
 LOCAL = "x-local-random"
 plugin = pytest.mark.plugin("x-random")
 #: The types, and the binding key for their bindings.
-TYPES = [
-    pytest.param("x-random", marks=plugin),
-    pytest.param(LOCAL, marks=pytest.mark.departs("4.0")),
-]
+TYPES = [pytest.param("x-random", marks=plugin), pytest.param(LOCAL, marks=pytest.mark.departs("4.0"))]
 
 
 @pytest.mark.parametrize("kind", TYPES)

@@ -242,8 +242,7 @@ def shovelling(api: HttpApi, own_vhost: str, broker_url: str, poll: Poll) -> Ite
 
 
 WAYS = pytest.mark.parametrize(
-    ("source", "destination"),
-    [("local", "local"), ("local", "remote"), ("remote", "local"), ("remote", "remote")],
+    ("source", "destination"), [("local", "local"), ("local", "remote"), ("remote", "local"), ("remote", "remote")]
 )
 #: Each type of field, bytes that are no UTF-8, and a nested table.
 HEADERS = [

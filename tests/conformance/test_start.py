@@ -73,11 +73,7 @@ def test_11_11_mechanisms_and_locales(connection: Connection) -> None:
 def test_11_12_any_locale_is_accepted(broker_url: str, locale: str) -> None:
     with handshake.to_start(broker_url) as wire:
         wire.send_method(
-            0,
-            commands.Connection.StartOk,
-            mechanism="PLAIN",
-            response=plain_response("guest", "guest"),
-            locale=locale,
+            0, commands.Connection.StartOk, mechanism="PLAIN", response=plain_response("guest", "guest"), locale=locale
         )
         wire.expect(0, commands.Connection.Tune)
 
@@ -215,11 +211,7 @@ def test_11_14_undecodable_start_ok_is_punished_in_silence(broker_url: str) -> N
 
 def _start_ok_with(wire: Wire, properties: bytes) -> None:
     wire.send_method(
-        0,
-        commands.Connection.StartOk,
-        client_properties=properties,
-        mechanism="PLAIN",
-        response=b"\0guest\0guest",
+        0, commands.Connection.StartOk, client_properties=properties, mechanism="PLAIN", response=b"\0guest\0guest"
     )
 
 

@@ -135,13 +135,7 @@ def test_21_7_to_21_11_invalid_values(refuse: Refuse, argument: Triple, reason: 
     [
         ((("x-max-age", "S", "60m"),), (("x-max-age", "S", "1h"),), "x-max-age", "'1h'", "'60m'"),
         ((("x-max-age", "S", "1h"),), (("x-max-age", "S", "1x"),), "x-max-age", "'1x'", "'1h'"),
-        (
-            (),
-            ((SEGMENT, "l", 500_000_000),),
-            SEGMENT,
-            "the value '500000000' of type 'long'",
-            "none",
-        ),
+        ((), ((SEGMENT, "l", 500_000_000),), SEGMENT, "the value '500000000' of type 'long'", "none"),
         (
             (("x-max-age", "S", "1h"), ("x-max-length-bytes", "I", 1)),
             (("x-max-age", "S", "2h"), ("x-max-length-bytes", "I", 2)),

@@ -21,14 +21,8 @@ PUBLISH = commands.Basic.Publish
 READING: list[tuple[type[Any], Callable[[Channel, str, str, str], Any]]] = [
     (commands.Queue.Bind, lambda channel, queue, _, key: channel.queue_bind(queue, "amq.topic", key)),
     (commands.Queue.Unbind, lambda channel, queue, _, key: channel.queue_unbind(queue, "amq.topic", key)),
-    (
-        commands.Exchange.Bind,
-        lambda channel, _, exchange, key: channel.exchange_bind(exchange, "amq.topic", key),
-    ),
-    (
-        commands.Exchange.Unbind,
-        lambda channel, _, exchange, key: channel.exchange_unbind(exchange, "amq.topic", key),
-    ),
+    (commands.Exchange.Bind, lambda channel, _, exchange, key: channel.exchange_bind(exchange, "amq.topic", key)),
+    (commands.Exchange.Unbind, lambda channel, _, exchange, key: channel.exchange_unbind(exchange, "amq.topic", key)),
 ]
 
 

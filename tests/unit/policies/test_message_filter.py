@@ -87,8 +87,7 @@ def test_no_condition_is_empty(document: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "document",
-    [{"routing_key": ""}, {"exchange": ""}, {"headers": {"a": None}}, {"reason": "expired"}, {"queue": ""}],
+    "document", [{"routing_key": ""}, {"exchange": ""}, {"headers": {"a": None}}, {"reason": "expired"}, {"queue": ""}]
 )
 def test_a_condition_is_not_empty(document: object) -> None:
     assert not read_filter(document).is_empty

@@ -47,10 +47,7 @@ def reader(schema: Any) -> AvroBodies:
 
 
 LINES = st.fixed_dictionaries(
-    {
-        "price": st.decimals(-999999, 999999, places=2),
-        "count": st.integers(-(1 << 63), (1 << 63) - 1),
-    }
+    {"price": st.decimals(-999999, 999999, places=2), "count": st.integers(-(1 << 63), (1 << 63) - 1)}
 )
 ORDERS = st.fixed_dictionaries(
     {

@@ -21,13 +21,7 @@ from leveret.storage.readers.body_rules import read_rule, write_rules
 from tests.spark.directories import DirectoryBuilder
 from tests.support.archived import archive
 from tests.support.schema_registry import ORDER as BODY
-from tests.support.schema_registry import (
-    RegistryServer,
-    framed,
-    order_files,
-    register_json,
-    register_protobuf,
-)
+from tests.support.schema_registry import RegistryServer, framed, order_files, register_json, register_protobuf
 from tests.unit.analytics.bodies.payloads import read
 from tests.unit.analytics.bodies.test_avro_bodies import encoded
 

@@ -42,10 +42,7 @@ def test_what_is_written_is_read_again(kind: pa.DataType) -> None:
                 [
                     ("id", pa.int64()),
                     ("a `b", pa.string()),
-                    (
-                        "c",
-                        pa.list_(pa.struct([("d", pa.int32()), ("e", pa.map_(pa.string(), pa.date32()))])),
-                    ),
+                    ("c", pa.list_(pa.struct([("d", pa.int32()), ("e", pa.map_(pa.string(), pa.date32()))]))),
                 ]
             ),
         ),
