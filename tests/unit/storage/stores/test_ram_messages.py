@@ -37,6 +37,31 @@ def test_the_next_kept_message_is_found(steps: list[tuple[str, int]]) -> None:
         assert (len(ram), ram.held_bytes) == (len(kept), len(kept))
 
 
+@given(
+    st.lists(
+        st.one_of(st.lists(st.integers(0, 3), min_size=1, max_size=4), st.tuples(st.integers(1, 5), st.integers(1, 6))),
+        max_size=40,
+    )
+)
+def test_the_bytes_in_memory_are_those_of_the_window(steps: list[list[int] | tuple[int, int]]) -> None:
+    """Bodies of these lengths are appended, or so many messages are taken, or so many bytes."""
+    ram, waiting, seq = RamMessages(1), list[int](), 1
+    for step in steps:
+        if isinstance(step, list):
+            ram.append(seq, [message("x" * length) for length in step], 1, sum(step), max(step))
+            seq += len(step)
+            waiting += step
+        else:
+            count, most = step
+            expected: list[int] = []
+            while waiting and len(expected) < count and sum(expected) < most:
+                expected.append(waiting.pop(0))
+            entries, taken = ram.take(count, most)
+            assert [len(entry[1].body) for entry in entries] == expected
+            assert taken == sum(expected)
+        assert (len(ram), ram.held_bytes, ram.window_bytes) == (len(waiting), sum(waiting), sum(waiting))
+
+
 def test_the_bytes_of_the_whole_window_are_all_its_messages() -> None:
     ram = RamMessages(1)
     ram.append(1, [message("x")] * 20, 1, 20)
