@@ -13,7 +13,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -67,44 +67,68 @@ class Moment:
         self._links = root / OWN / f"copy-{name}"
         self.files: list[CopiedFile] = []
         self.directories: list[str] = []
+        #: Of each file the number that its link is called by.
+        self._numbers: list[int] = []
         shutil.rmtree(self._links, ignore_errors=True)
         self._links.mkdir(parents=True)
+        #: Inode of each link. None can belong to another file meanwhile: the link keeps it.
+        inodes: list[int] = []
         found: list[tuple[str, int]] = []
         try:
+            # Everything waits during the moment. So links are made before: that of a path which still has the same file
+            # in the moment is the one to have.
+            early: dict[str, int] = {}
+            for path, _, _ in _walk(root, [], is_early=True):
+                with suppress(FileNotFoundError):
+                    early[path] = self._link(root / path, inodes)
             with operations.lock:
                 self.number = operations.cut()
-                for path, size in _walk(root, self.directories):
+                for path, size, inode in _walk(root, self.directories):
                     with _may_be_gone(path):
-                        os.link(root / path, self._links / str(len(found)))
+                        number = early.get(path, -1)
+                        if number < 0 or inodes[number] != inode:
+                            number = self._link(root / path, inodes)
+                        self._numbers.append(number)
                         found.append((path, size))
             for at, (path, size) in enumerate(found):
-                self.files.append(CopiedFile(path, size, _footer(self._links / str(at), size)))
+                self.files.append(CopiedFile(path, size, _footer(self.path_of(at), size)))
             # What is committed after the moment comes again as an operation.
             self.definitions = _read_definitions(root / DEFINITIONS)
         except BaseException:
             self.remove()
             raise
 
+    def _link(self, path: Path, inodes: list[int]) -> int:
+        """Make a link to a file, and note its inode; return its number."""
+        number = len(inodes)
+        link = self._links / str(number)
+        os.link(path, link)
+        inodes.append(link.stat().st_ino)
+        return number
+
     def path_of(self, at: int) -> Path:
         """Return where the contents of a file are."""
-        return self._links / str(at)
+        return self._links / str(self._numbers[at])
 
     def remove(self) -> None:
         """Remove the links."""
         shutil.rmtree(self._links, ignore_errors=True)
 
 
-def _walk(root: Path, directories: list[str]) -> list[tuple[str, int]]:
-    """Return the files of a data directory that a copy has, with their lengths; note the directories.
+def _walk(root: Path, directories: list[str], is_early: bool = False) -> list[tuple[str, int, int]]:
+    """Return the files of a data directory that a copy has, with their lengths and inodes; note the directories.
 
     It has deleted queues if the next backup needs them.
+
+    Args:
+        is_early: Whether it changes meanwhile: then anything may be gone.
     """
     has_trash = (root / READERS / BACKUP_READER).exists()
-    found: list[tuple[str, int]] = []
+    found: list[tuple[str, int, int]] = []
     waiting = [""]
     while waiting:
         inside = waiting.pop()
-        with _may_be_gone(inside), os.scandir(root / inside) as entries:
+        with _may_be_gone(inside, is_early), os.scandir(f"{root}/{inside}") as entries:
             for entry in entries:
                 path = f"{inside}/{entry.name}" if inside else entry.name
                 if entry.is_dir(follow_symlinks=False):
@@ -113,18 +137,18 @@ def _walk(root: Path, directories: list[str]) -> list[tuple[str, int]]:
                         if path != TRASH or has_trash:
                             waiting.append(path)
                 elif entry.is_file(follow_symlinks=False) and not _is_left_out(path):
-                    found.append((path, entry.stat().st_size))
+                    found.append((path, entry.stat().st_size, entry.inode()))
     directories.sort()
     return found
 
 
 @contextmanager
-def _may_be_gone(path: str) -> Iterator[None]:
-    """Nothing waits for the removal of what is in the trash, so that it may be gone meanwhile."""
+def _may_be_gone(path: str, whatever: bool = False) -> Iterator[None]:
+    """Nothing waits for the removal of what is in the trash, so that it may be gone meanwhile, or whatever it is."""
     try:
         yield
     except FileNotFoundError:
-        if path.partition("/")[0] != TRASH:
+        if not whatever and path.partition("/")[0] != TRASH:
             raise
 
 

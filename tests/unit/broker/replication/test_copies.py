@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import shutil
+import threading
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -107,6 +110,42 @@ def test_a_moment_is_continued_by_what_follows(tmp_path: Path) -> None:
         applier.apply(frame)
     applier.close()
     assert contents(standby) == contents(leader.root)
+
+
+class ChangingOperations(Operations):
+    """Operations that change the directory just before the moment of a copy, while links are made already."""
+
+    def __init__(self, change: Callable[[], object]) -> None:
+        super().__init__()
+        self._change = change
+
+    @property
+    def lock(self) -> threading.RLock:
+        self._change()
+        return super().lock
+
+
+def test_a_moment_has_what_is_there_in_it_and_not_what_was_just_before(tmp_path: Path) -> None:
+    for name in ("grows", "is replaced", "is renamed", "is removed", "gone/inner"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+
+    def change() -> None:
+        with (tmp_path / "grows").open("a") as file:
+            file.write(" and more")
+        (tmp_path / "new").write_text("replacement")
+        (tmp_path / "new").replace(tmp_path / "is replaced")
+        (tmp_path / "is renamed").rename(tmp_path / "renamed")
+        (tmp_path / "is removed").unlink()
+        shutil.rmtree(tmp_path / "gone")
+        (tmp_path / "added").write_text("added")
+
+    moment = Moment(tmp_path, ChangingOperations(change), "x")
+    found = {each.path: moment.path_of(at).read_bytes()[: each.size] for at, each in enumerate(moment.files)}
+    assert found == contents(tmp_path)
+    assert set(found) == {"grows", "is replaced", "renamed", "added"}
+    moment.remove()
+    assert not list((tmp_path / OWN).iterdir())
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
