@@ -1,8 +1,8 @@
 """Arrow schemas of the tables, with the numbers that columns have in archived Parquet files.
 
-By its number Iceberg tables know a column, whatever it is called, so a number is never used for another one. They are
-those that a catalog gives to a table that is made with the first columns, and to which the later ones are added one by
-one, since catalogs number columns themselves.
+Iceberg tables find a column by its number, not by its name, so a number is never used for another column. Catalogs
+number columns themselves. The numbers here are the ones that a catalog gives to a table that is made with the first
+columns, and to which the later ones are added one by one.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class AscendingClock:
         self._behind_since = -1
 
     def __call__(self) -> int:
-        """Return now()."""
+        """Return now(), to those who take any function that tells the time."""
         return self.now()
 
     def now(self) -> int:

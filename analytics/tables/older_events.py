@@ -11,7 +11,7 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from leveret.analytics.archive.manifests import ArchivePart, BrokerFiles, archive_parts
+from leveret.analytics.archive.manifests import ArchivePart, BrokerFiles, archive_parts, read_manifests
 from leveret.analytics.data_files import open_files
 from leveret.analytics.errors import AnalyticsError, ArchiveError
 from leveret.analytics.option_values import AUTO, ArchiveUse
@@ -114,7 +114,6 @@ def _archived(note: ArchiveNote, store_id: bytes) -> BrokerFiles:
     """Return what an archive has of a data directory."""
     # Data directories are read without what archives need, if there is none.
     from leveret.analytics.archive.archive_files import ArchiveFiles
-    from leveret.analytics.archive.manifests import read_manifests
 
     files = ArchiveFiles(note.url)
     if not files.exists():

@@ -96,7 +96,7 @@ class ArchivedTables:
 
     def _may_read(self, user: User, table: ArchivedTable) -> bool:
         if not table.queues:
-            # They are too many to be named, or there are no rows, so that older snapshots count.
+            # There are too many queues to name them, or no rows: then the table shows older snapshots, of any queue.
             return self._reads_all(user, None)
         return all(
             self._accounts.allows(user, vhost, "read", "queue", queue)

@@ -84,9 +84,9 @@ class Moment:
             with operations.lock:
                 self.number = operations.cut()
                 for path, size, inode in _walk(root, self.directories):
+                    number = early.get(path)
                     with _may_be_gone(path):
-                        number = early.get(path, -1)
-                        if number < 0 or inodes[number] != inode:
+                        if number is None or inodes[number] != inode:
                             number = self._link(root / path, inodes)
                         self._numbers.append(number)
                         found.append((path, size))
@@ -144,7 +144,7 @@ def _walk(root: Path, directories: list[str], is_early: bool = False) -> list[tu
 
 @contextmanager
 def _may_be_gone(path: str, whatever: bool = False) -> Iterator[None]:
-    """Nothing waits for the removal of what is in the trash, so that it may be gone meanwhile, or whatever it is."""
+    """Pass over what is gone: in the trash, for whose removal nothing waits, or anything if `whatever`."""
     try:
         yield
     except FileNotFoundError:

@@ -44,7 +44,7 @@ def test_the_next_kept_message_is_found(steps: list[tuple[str, int]]) -> None:
     )
 )
 def test_the_bytes_in_memory_are_those_of_the_window(steps: list[list[int] | tuple[int, int]]) -> None:
-    """Bodies of these lengths are appended, or so many messages are taken, or so many bytes."""
+    """A list appends bodies of these lengths; a pair takes messages: how many at most, and until how many bytes."""
     ram, waiting, seq = RamMessages(1), list[int](), 1
     for step in steps:
         if isinstance(step, list):
