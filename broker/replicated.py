@@ -158,6 +158,7 @@ class ReplicatedBroker:
         finally:
             if self._app is not None:
                 await self._app.stop()
+            await self._kill_backups()
             await self._stop_forwarding()
             if self._owns_ports:
                 self._ports.close()
@@ -174,6 +175,7 @@ class ReplicatedBroker:
         if self._thread_loop is not None and self._member is not None and not self._ended.done():
             self._thread_loop.call_soon_threadsafe(self._member.abandon)
             await asyncio.wait([asyncio.wrap_future(self._ended)])
+        await self._kill_backups()
         await self._ports.shut()
 
     def reload(self, settings: Settings) -> None:
@@ -328,11 +330,14 @@ class ReplicatedBroker:
         self._tell_backup(json.dumps({"error": error}).encode())
 
     async def _take_backups(self, turn: str) -> None:
+        await self._kill_backups()
+        if self._backups is not None and turn and not self._is_stopping:
+            self._backups.start(f"--turn={turn}")
+
+    async def _kill_backups(self) -> None:
         if self._backups is not None:
             # A killed backup leaves nothing that counts, and nobody has to wait.
             await self._backups.kill()
-            if turn and not self._is_stopping:
-                self._backups.start(f"--turn={turn}")
 
     def _note_backup(self, node: str, line: bytes) -> None:
         if self._app is not None:

@@ -129,12 +129,7 @@ class SideProgram:
         Args:
             seconds: How long it may take to end in order; then it is killed, which loses nothing.
         """
-        task, self._task = self._task, None
-        if task is None:
-            return
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        await self._end_task()
         process = self._process
         if process is not None and process.returncode is None:
             process.terminate()
@@ -145,12 +140,17 @@ class SideProgram:
 
     async def kill(self) -> None:
         """Kill it, which loses nothing; it may be started again."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
+        await self._end_task()
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
+
+    async def _end_task(self) -> None:
+        """Cancel the task and wait for its end: while it starts a process, only it knows of that one."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
 
     async def _run(self, arguments: Sequence[str]) -> None:
         loop, pause = asyncio.get_running_loop(), _PAUSE

@@ -48,8 +48,8 @@ def wait_for_taker(leader: ClusterNode, name: str) -> None:
 
 
 def wait_for_moment(leader: ClusterNode, moment: int) -> None:
-    """Wait until a moment, in microseconds since 1970, can be restored."""
-    wait_until(lambda: any(each["to"] > moment / 1000 for each in told(leader)["restorable"]), "a later backup")
+    """Wait until the moment of a tick, in microseconds since 1970, can be restored; it may be the last one."""
+    wait_until(lambda: any(each["to"] >= moment // 1000 for each in told(leader)["restorable"]), "a backup of it")
 
 
 def change(node: ClusterNode, *bodies: bytes, purge: bool = False) -> int:
