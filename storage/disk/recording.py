@@ -74,9 +74,9 @@ class Operations:
         self._on_sync = on_sync
         self._number = number
         self._awaited = number
-        self._pending: list[Operation] = []
-        #: What was recorded before each cut that has not been taken, with the number of its last operation.
-        self._cut: deque[tuple[int, list[Operation]]] = deque()
+        #: What is not taken yet; None is a cut.
+        self._pending: deque[Operation | None] = deque()
+        self._taken = number
         self._has_called = False
 
     @property
@@ -116,23 +116,27 @@ class Operations:
     def cut(self) -> int:
         """Return the number of the last operation; what take() returns next ends there."""
         with self._lock:
-            if self._pending:
-                self._cut.append((self._number, self._pending))
-                self._pending = []
+            self._pending.append(None)
             return self._number
 
     def take(self) -> tuple[int, list[Operation]]:
         """Return the number of the first operation that was not taken yet, and what was recorded since.
 
-        After a cut that is less than all; who gets an empty list has all.
+        After a cut that is less than all; who gets an empty list has all. Only one thread may call this. It does not
+        wait for the lock, which is held while files are written.
         """
-        with self._lock:
-            if self._cut:
-                last, taken = self._cut.popleft()
-            else:
-                last, taken, self._pending = self._number, self._pending, []
-                self._has_called = False
-            return last - len(taken) + 1, taken
+        # Before it looks: whoever records a sync after that calls.
+        self._has_called = False
+        taken: list[Operation] = []
+        pending, first = self._pending, self._taken + 1
+        while pending:
+            operation = pending.popleft()
+            if operation is not None:
+                taken.append(operation)
+            elif taken:
+                break
+        self._taken += len(taken)
+        return first, taken
 
 
 class _OpenFile:
