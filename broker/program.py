@@ -25,6 +25,7 @@ from leveret.broker.config.cli import BACKUP_COMMANDS, CHECK_CONFIG, CONFIG_REFE
 from leveret.broker.config.config_errors import ConfigError, DefinitionsError
 from leveret.broker.config.options import Settings
 from leveret.broker.config.rendering import reference_page
+from leveret.broker.core.resources.memory import keep_free_memory
 from leveret.broker.garbage import GarbageCollection
 from leveret.broker.replicated import ReplicatedBroker
 from leveret.broker.version import VERSION
@@ -105,6 +106,7 @@ async def serve(settings: Settings, read_settings: Callable[[], Settings]) -> No
         StartError: It cannot start.
     """
     _raise_file_limit()
+    keep_free_memory()
     loop = asyncio.get_running_loop()
     stopping = _Stopping(loop.time)
     GarbageCollection(loop.call_soon).start()

@@ -53,13 +53,14 @@ class AscendingClock:
         clock: The broker's clock.
     """
 
-    __slots__ = ("_behind_since", "_clock", "_has_own_time", "_last")
+    __slots__ = ("_behind_since", "_clock", "_has_own_time", "_is_held", "_last")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         #: Whether its class has a method now() of its own.
         self._has_own_time = type(clock).now is not Clock.now
         self._last = 0
+        self._is_held = False
         #: Monotonic time up to which `_last` has advanced while the wall clock was behind; -1 if it is not behind.
         self._behind_since = -1
 
@@ -69,6 +70,8 @@ class AscendingClock:
 
     def now(self) -> int:
         """Return the current time; at least the last returned time."""
+        if self._is_held:
+            return self._last
         # Each message is given a time. Called by the name of its class, the usual method is a plain call of compiled
         # code, also for an object whose class is not compiled.
         now = self._clock.now() if self._has_own_time else Clock.now(self._clock)
@@ -78,6 +81,15 @@ class AscendingClock:
         else:
             self._advance_slowly()
         return self._last
+
+    def hold(self) -> None:
+        """Stop until release() is called: what a client has sent at once has one time, which is read once."""
+        self.now()
+        self._is_held = True
+
+    def release(self) -> None:
+        """Go on after hold()."""
+        self._is_held = False
 
     def _advance_slowly(self) -> None:
         monotonic = self._clock.monotonic()

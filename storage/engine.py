@@ -408,6 +408,7 @@ class StorageEngine:
         report: Report of the recovery.
         readers: Named readers, and what is kept for them.
         disk: Monitor of the free disk space.
+        clock: Times of messages and events.
     """
 
     def __init__(
@@ -423,10 +424,10 @@ class StorageEngine:
     ) -> None:
         self._files = files or DiskFiles()
         self._system_clock = clock or Clock()
-        self._clock = AscendingClock(self._system_clock)
+        self.clock = AscendingClock(self._system_clock)
         self._options = options or EngineOptions()
-        self._directory = DataDirectory(self._files, path, self._clock)
-        self._events = EventLog(self._files, self._directory.events, self._directory.store_id, self._clock)
+        self._directory = DataDirectory(self._files, path, self.clock)
+        self._events = EventLog(self._files, self._directory.events, self._directory.store_id, self.clock)
         self._descriptors = Descriptors(self._options.append_files, self._options.read_files)
         self._trash = Trash(self._files, self._options.trash_us, self._options.trash_bytes)
         ages = self._options.reader_max_age, self._options.reader_max_bytes
@@ -446,7 +447,7 @@ class StorageEngine:
         self._recently_used: dict[SegmentStore, None] = {}
         self._compactor = Compactor(deliver, self._compacted, self._sync)
         self._checkpointer = Checkpointer(
-            self._files, self._directory, self._events, self._options.event_retention, self._clock
+            self._files, self._directory, self._events, self._options.event_retention, self.clock
         )
         self._ticked = 0
         #: Reads the files of named readers in steps; None when all have been read.
@@ -483,7 +484,7 @@ class StorageEngine:
 
     def new_store(self) -> SegmentStore:
         """Return a new store in memory, of a queue that is not durable; see add_files()."""
-        return SegmentStore(self._clock)
+        return SegmentStore(self.clock)
 
     def add_files(self, queue: StoredQueue, priority: int, store: SegmentStore) -> None:
         """Give a store that was in memory to a queue, so that it is written from now on when it is paged out.
@@ -572,7 +573,7 @@ class StorageEngine:
         for store in stores:
             store.log.collect(group)
         has_events = any(store.noted or store.next_seq > 1 for store in stores)
-        deleted = self._clock() if has_events else None
+        deleted = self.clock() if has_events else None
         group.file_actions.append(partial(self._directory.discard_queue, queue.qid, deleted))
         group.file_actions.append(self._directory.empty_trash)
         self._commits.submit(group)
@@ -658,7 +659,7 @@ class StorageEngine:
             OSError: It cannot be used.
         """
         where = self._directory
-        self._audit = AuditLog(self._files, where.path, where.store_id, self._clock, keep_seconds, keep_bytes)
+        self._audit = AuditLog(self._files, where.path, where.store_id, self.clock, keep_seconds, keep_bytes)
         return self._audit
 
     def _sync_audit_log(self) -> None:
@@ -701,7 +702,7 @@ class StorageEngine:
             self._ticked = self._files.appended - self._checkpointer.written
         if not self.disk.alarm:
             # Compaction needs space before it frees some.
-            self._compactor.run_background(self._clock())
+            self._compactor.run_background(self.clock())
         self._sync_audit_log()
         self.commit(events=True)
         self._remove_expired(is_short=False)
@@ -716,7 +717,7 @@ class StorageEngine:
         """Write a tick; everything else must have been written."""
         self._events.tick(self._commits.departures.leaving())
         # Later messages get later times than this tick.
-        self._clock.advance_past()
+        self.clock.advance_past()
         self._flush_events()
 
     def refresh_readers(self) -> bool:
@@ -821,7 +822,7 @@ class StorageEngine:
             priority,
             salt,
             self._directory.store_id,
-            self._clock,
+            self.clock,
             self._trash,
             self._options.segment_bytes,
             self._descriptors,
@@ -830,7 +831,7 @@ class StorageEngine:
     def _open_store(
         self, queue: StoredQueue, place: StorePlace, manifest: Manifest | None, state: StoreState
     ) -> SegmentStore:
-        store = SegmentStore(self._clock, queue.durable, state, queue.persists_transient)
+        store = SegmentStore(self.clock, queue.durable, state, queue.persists_transient)
         self._open_files(queue, store, place, manifest, state.segments)
         return store
 
@@ -862,7 +863,7 @@ class StorageEngine:
         restart = Restart(files, directory, self._events, self._place, report, keeps_numbers)
         restored = restart.run()
         self._missing = restart.missing
-        self._clock.advance_past(restart.latest)
+        self.clock.advance_past(restart.latest)
         for record, stores in restored:
             queue = StoredQueue(record.qid, True, record.attributes, record.salt or 0)
             self.queues[record.qid] = queue
@@ -891,7 +892,7 @@ class StorageEngine:
             (queue.qid, priority, store) for queue in self.queues.values() for priority, store in queue.stores.items()
         )
         self._checkpointer.add(group, stores, clean)
-        self._clock.advance_past()
+        self.clock.advance_past()
         self._commits.submit(group)
 
     def _note_dirty(self, store: SegmentStore) -> None:
@@ -958,7 +959,7 @@ class StorageEngine:
     def _remove_expired(self, is_short: bool) -> None:
         """Remove expired trash and snapshots; all of them if the disk is short of space."""
         group = CommitGroup()
-        group.file_actions.append(partial(self._trash.expire, _END_OF_TIME if is_short else self._clock()))
+        group.file_actions.append(partial(self._trash.expire, _END_OF_TIME if is_short else self.clock()))
         if is_short:
             group.file_actions.append(self._trash.give_up)
             group.file_actions.append(partial(self._directory.keep_trash, None, 0))

@@ -39,6 +39,7 @@ class Intake:
     __slots__ = (
         "_alarms",
         "_announces_alarms",
+        "_clock",
         "_handle",
         "_heartbeat",
         "_held",
@@ -68,6 +69,7 @@ class Intake:
     ) -> None:
         self._name = name
         self._turn, self._alarms = server.broker.turn, server.broker.alarms
+        self._clock = server.broker.stores.engine.clock
         self._transport = transport
         self._reader = reader
         self._output = output
@@ -97,7 +99,7 @@ class Intake:
 
     def process(self) -> None:
         """Let the connection handle received events until input is held or the time slice is over."""
-        output, reader, alarms = self._output, self._reader, self._alarms
+        reader, alarms = self._reader, self._alarms
         while self._is_ready():
             events = self._held or reader.events()
             if not events:
@@ -105,21 +107,33 @@ class Intake:
                     self._block()
                 return
             self._held = []
-            last = len(events) - 1
-            time_slice = self._turn.slice() if last >= _CHECK_EVERY else UNLIMITED
-            for position, event in enumerate(events):
-                if output.overfull and self._is_open:
-                    self._pause_for_output()
-                elif not (alarms.any and type(event) in _PUBLISHES and self._block()):
-                    self._handle(event)
-                    if self._work is None:
-                        if position == last or position % _CHECK_EVERY or not self._is_open or not time_slice.is_over():
-                            continue
-                        self.run_in_slices(_no_work)
-                        self._held = events[position + 1 :]
-                        return
-                self._held = events[position + self._is_handled :]
+            self._clock.hold()
+            try:
+                is_done = self._handle_all(events)
+            finally:
+                self._clock.release()
+            if not is_done:
                 return
+
+    def _handle_all(self, events: list[Event]) -> bool:
+        """Handle events; return False, and hold the rest, once that is necessary."""
+        output, alarms = self._output, self._alarms
+        last = len(events) - 1
+        time_slice = self._turn.slice() if last >= _CHECK_EVERY else UNLIMITED
+        for position, event in enumerate(events):
+            if output.overfull and self._is_open:
+                self._pause_for_output()
+            elif not (alarms.any and type(event) in _PUBLISHES and self._block()):
+                self._handle(event)
+                if self._work is None:
+                    if position == last or position % _CHECK_EVERY or not self._is_open or not time_slice.is_over():
+                        continue
+                    self.run_in_slices(_no_work)
+                    self._held = events[position + 1 :]
+                    return False
+            self._held = events[position + self._is_handled :]
+            return False
+        return True
 
     def _is_ready(self) -> bool:
         """Return whether events can be handled now."""

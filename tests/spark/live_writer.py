@@ -97,11 +97,11 @@ def main(path: str, seed: int, seconds: float, batch: int = 40) -> None:
             if rng.random() < 0.05:
                 engine.checkpoint()
             ticked = time.monotonic()
-            say(engine._clock._last, queues)
+            say(engine.clock._last, queues)
         while not calls.empty():
             calls.get()()
     engine.close()
-    say(engine._clock._last, queues)
+    say(engine.clock._last, queues)
 
 
 def say(until: int, queues: dict[str, LiveQueue]) -> None:

@@ -30,7 +30,7 @@ def record_counts(path: str) -> None:
                 sum(each.ready_count + each.taken_count for each in stores),
                 sum(each.ready_bytes + each.taken_bytes for each in stores),
             ]
-        record.write(json.dumps({"until": self.engine._clock._last, "queues": queues}) + "\n")
+        record.write(json.dumps({"until": self.engine.clock._last, "queues": queues}) + "\n")
         record.flush()
 
     # The event loop's timer gets this as a value, by the name, so that it is found although the module is compiled.

@@ -20,6 +20,11 @@ log = logging.getLogger("leveret.memory")
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 #: Seconds between garbage collections while memory is above the limit.
 _COLLECT_SECONDS: Final = 60.0
+#: Parameters of mallopt, and their values: bytes from which a buffer is mapped on its own, and that are kept at most.
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+_MMAP_BYTES: Final = 32 << 20
+_KEPT_BYTES: Final = 64 << 20
 _STATM: Final = Path("/proc/self/statm")
 #: Files with the memory limit of a container, cgroup v2 and v1.
 _CGROUP_LIMITS: Final = (
@@ -58,16 +63,27 @@ def release_free_memory() -> None:
         _TRIM(0)
 
 
-def _find_trim() -> Callable[[int], int] | None:
+def keep_free_memory() -> None:
+    """Let the allocator of this process keep some free memory for the next buffers (mallopt).
+
+    By default it returns each large buffer that is free to the system, and takes the pages back with the next one.
+    """
+    if _MALLOPT is not None:
+        _MALLOPT(_M_MMAP_THRESHOLD, _MMAP_BYTES)
+        _MALLOPT(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+
+
+def _of_glibc(name: str) -> Callable[..., int] | None:
+    """Return a function of glibc; None with another library."""
     try:
-        trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+        function: Callable[..., int] = getattr(ctypes.CDLL(None), name)
     except (OSError, AttributeError):
-        # Not glibc.
         return None
-    return trim
+    return function
 
 
-_TRIM: Final = _find_trim()
+_TRIM: Final = _of_glibc("malloc_trim")
+_MALLOPT: Final = _of_glibc("mallopt")
 
 
 class MemoryMonitor:

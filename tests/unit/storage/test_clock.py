@@ -48,3 +48,14 @@ def test_timestamps_can_be_advanced_past_a_time() -> None:
     clock.advance_past(20)
     clock.advance_past(15)
     assert clock() == 21
+
+
+def test_while_the_clock_is_held_it_is_read_once() -> None:
+    clock = AscendingClock(ScriptedClock([10, 30, 40]))
+    assert clock() == 10
+    clock.hold()
+    assert [clock(), clock.now()] == [30, 30]
+    clock.advance_past()
+    assert clock() == 31, "what is written at the end of a turn is later than all before it"
+    clock.release()
+    assert clock() == 40

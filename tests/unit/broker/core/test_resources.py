@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -208,6 +210,30 @@ def test_free_memory_is_given_back() -> None:
     release_free_memory()
     assert before - used_memory() > 60_000_000
     assert len(pieces) == 100
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_free_memory_is_kept_for_the_next_buffers(keeps: bool) -> None:
+    program = f"""
+import resource
+from leveret.broker.core.resources.memory import keep_free_memory
+if {keeps}:
+    keep_free_memory()
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+buffers = [bytes(100_000) + b"." for _ in range(20)]
+del buffers
+before = faults()
+for _ in range(50):
+    buffers = [bytes(100_000) + b"." for _ in range(20)]
+    del buffers
+print(faults() - before)
+"""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")}
+    faults = int(
+        subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True).stdout
+    )
+    assert (faults < 5_000) is keeps, faults
 
 
 def test_the_limit_can_be_changed_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,7 +159,7 @@ def test_a_start_remembers_the_same(
     path = tmp_path_factory.mktemp("values")
     disk = Disk(path, size)
     for number, ttl in added:
-        now = disk.engine._clock()
+        now = disk.engine.clock()
         disk.values.drop_expired(now, 1000)
         disk.add(key(number), NEVER if ttl == NEVER else now + ttl * 3_600_000_000)
         disk.syncs.sync()
