@@ -12,8 +12,8 @@ from urllib.parse import quote
 from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.listening import management_address, running_settings
 from leveret.broker.config.options import Settings
-from leveret.broker.management.cli.command_line import URL_VARIABLE
-from leveret.broker.management.cli.program import main as leveretctl
+from leveret.broker.leveretctl.command_line import URL_VARIABLE
+from leveret.broker.leveretctl.program import main as leveretctl
 
 
 def url_of(settings: Settings) -> str:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from leveret.broker.auth.attempts import AuthAttempts, LoginThrottle
-from leveret.broker.auth.backends.interface import Question, Resource, Rights, Unavailable
+from leveret.broker.auth.backend_interface import Question, Resource, Rights, Unavailable
 from leveret.broker.auth.passwords import NO_RULES, SHA256, hash_password, verify_password
 from leveret.policies.permissions import DEFAULT_EXCHANGE, Kind, Permissions, TopicKind, TopicPermissions
 from leveret.protocol.faults import access_refused

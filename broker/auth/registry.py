@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.backend_interface import Backend
 from leveret.broker.auth.backends.answers import AnswerCache
 from leveret.broker.auth.backends.chain import NAME, AuthBackends
-from leveret.broker.auth.backends.interface import Backend
 from leveret.broker.config.config_errors import ConfigError
 from leveret.broker.config.options import Settings
 from leveret.storage.clock import Clock

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from leveret.broker.auth.accounts import Accounts, User
-from leveret.broker.auth.backends.interface import Resource, Unavailable
+from leveret.broker.auth.backend_interface import Resource, Unavailable
 from leveret.broker.config.options import Archive, Settings
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.scheduling.slices import in_slices

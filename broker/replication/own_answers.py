@@ -21,8 +21,8 @@ from urllib.parse import parse_qs
 from leveret.broker.addresses import is_loopback
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.attempts import HTTP
+from leveret.broker.auth.backend_interface import Login, Refused
 from leveret.broker.auth.backends.chain import AuthBackends
-from leveret.broker.auth.backends.interface import Login, Refused
 from leveret.broker.auth.user_definitions import restore
 from leveret.broker.replication.applying import DEFINITIONS
 from leveret.broker.replication.plan import ReplicationError

@@ -10,8 +10,8 @@ from typing import Final, Literal, cast
 
 from leveret.broker.addresses import connection_name, disable_delay, endpoints, reset
 from leveret.broker.auth.accounts import User
+from leveret.broker.auth.backend_interface import Refused
 from leveret.broker.auth.backends.chain import LoginAttempt
-from leveret.broker.auth.backends.interface import Refused
 from leveret.broker.core.clients import login_fields
 from leveret.broker.core.events import BROKER, Actor
 from leveret.broker.session.channel import Channel

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 from leveret.broker.addresses import is_loopback
 from leveret.broker.auth.accounts import User
 from leveret.broker.auth.attempts import AMQP
+from leveret.broker.auth.backend_interface import Login, Refused, Unavailable
 from leveret.broker.auth.backends.chain import LoginAttempt, shortened
-from leveret.broker.auth.backends.interface import Login, Refused, Unavailable
 from leveret.broker.core.vhosts.vhost import VirtualHost
 from leveret.broker.session.peer_certificate import TlsSession
 from leveret.broker.session.shared_state import Server

@@ -14,8 +14,8 @@ from operator import itemgetter
 from typing import Any, Final
 
 from leveret.broker.auth.accounts import Accounts, User
+from leveret.broker.auth.backend_interface import Login, Refused, Resource
 from leveret.broker.auth.backends.chain import AuthBackends
-from leveret.broker.auth.backends.interface import Login, Refused, Resource
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.json_values import table_from_json
 from leveret.broker.core.messages import Origin

@@ -12,7 +12,7 @@ from tests.docker.daemon import Docker
 
 #: Imports what the programs do, and prints the modules that have no byte code to be read.
 _UNCOMPILED = """
-import leveret.broker.__main__, leveret.broker.program, leveret.broker.management.cli.program, os, sys
+import leveret.broker.__main__, leveret.broker.program, leveret.broker.leveretctl.program, os, sys
 from importlib.util import cache_from_source
 for module in list(sys.modules.values()):
     source = getattr(module, "__file__", None) or ""

@@ -159,7 +159,7 @@ def test_flags_exist() -> None:
     texts = [shown.stdout]
     # A flag in code without a program's name may be leveretctl's or leveret-analytics' too.
     helps = [
-        ["leveret.broker.management.cli", "help", each]
+        ["leveret.broker.leveretctl", "help", each]
         for each in (
             "list_queues",
             "set_policy",

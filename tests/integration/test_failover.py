@@ -51,7 +51,7 @@ def numbers(node: Node) -> list[int]:
 
 def run_ctl(node: Node, *arguments: str, user: str = "guest:guest") -> subprocess.CompletedProcess[str]:
     url = f"http://{user}@127.0.0.1:{node.management_port}"
-    command = [sys.executable, "-m", "leveret.broker.management.cli", "--url", url, *arguments]
+    command = [sys.executable, "-m", "leveret.broker.leveretctl", "--url", url, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 

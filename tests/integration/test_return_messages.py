@@ -389,7 +389,7 @@ def ctrl_c() -> Iterator[None]:
 @pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_leaves_the_job_running(process: LeveretProcess, channel: Channel, api: Management) -> None:
     dead_letters(channel, 10)
-    words = [sys.executable, "-m", "leveret.broker.management.cli", "return_messages", "dlq", "--rate", "1", "-q"]
+    words = [sys.executable, "-m", "leveret.broker.leveretctl", "return_messages", "dlq", "--rate", "1", "-q"]
     environment = {**os.environ, "LEVERET_URL": process.http_url}
     with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as program:
         wait_until(lambda: any(each["state"] == "running" for each in api.request("GET", "jobs")), "it has begun")

@@ -10,8 +10,8 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
 
-from leveret.broker.management.cli.command_line import URL_VARIABLE
-from leveret.broker.management.cli.program import Streams, run
+from leveret.broker.leveretctl.command_line import URL_VARIABLE
+from leveret.broker.leveretctl.program import Streams, run
 
 _ROOT = Path(__file__).parents[2]
 _DEADLINE = 180.0
@@ -54,7 +54,7 @@ class LeveretctlProgram(Leveretctl):
 
     def __call__(self, *arguments: str, stdin: str = "") -> CommandResult:
         ended = subprocess.run(
-            [sys.executable, "-m", "leveret.broker.management.cli", *arguments],
+            [sys.executable, "-m", "leveret.broker.leveretctl", *arguments],
             env=os.environ | self._environment,
             cwd=_ROOT,
             input=stdin,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.backend_interface import Identity, Login, Question, Refused, Unavailable
 from leveret.broker.auth.backends.answers import AnswerCache, AskedRights
-from leveret.broker.auth.backends.interface import Identity, Login, Question, Refused, Unavailable
 
 MODULE: Final = "rabbit_auth_backend_stub"
 

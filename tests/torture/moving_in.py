@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from leveret.broker.management.cli.command_line import URL_VARIABLE
+from leveret.broker.leveretctl.command_line import URL_VARIABLE
 from tests.support.leveret_process import LeveretProcess
 from tests.support.management import Management
 from tests.support.wire import Connection
@@ -187,7 +187,7 @@ class Move:
     def _start_command(self, *options: str) -> None:
         place = ("--from", self._url, "--from-http", self._management, "--vhost", _VHOST)
         self._command = subprocess.Popen(
-            [sys.executable, "-m", "leveret.broker.management.cli", "migrate", *place, "--formatter", "json", *options],
+            [sys.executable, "-m", "leveret.broker.leveretctl", "migrate", *place, "--formatter", "json", *options],
             env=os.environ | {URL_VARIABLE: self._leveret.http_url},
             cwd=_ROOT,
             stdout=subprocess.PIPE,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
-from leveret.broker.auth.backends.interface import Explanation, Identity, Question, Unavailable
+from leveret.broker.auth.backend_interface import Explanation, Identity, Question, Unavailable
 from leveret.broker.unfinished import Unanswered, answered
 
 log = logging.getLogger("leveret.auth")

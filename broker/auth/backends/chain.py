@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
 from leveret.broker.auth.accounts import Accounts, User
-from leveret.broker.auth.backends.interface import (
+from leveret.broker.auth.backend_interface import (
     Backend,
     Explanation,
     Identity,

@@ -16,8 +16,8 @@ import aiohttp
 from yarl import URL
 
 from leveret.broker.addresses import unmap_ipv4
+from leveret.broker.auth.backend_interface import Identity, Login, Question, Refused, Unavailable
 from leveret.broker.auth.backends.answers import AnswerCache, AskedRights
-from leveret.broker.auth.backends.interface import Identity, Login, Question, Refused, Unavailable
 from leveret.broker.config.auth import AuthHttp, AuthHttpSsl
 from leveret.broker.printable import escape_line
 from leveret.broker.tls import TlsError

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NoReturn, TypeVar, cast
 
+from leveret.broker.auth.backend_interface import Identity, Login, Question, Refused, Unavailable
 from leveret.broker.auth.backends.answers import AnswerCache, AskedRights
 from leveret.broker.auth.backends.chain import shortened
-from leveret.broker.auth.backends.interface import Identity, Login, Question, Refused, Unavailable
 from leveret.broker.auth.ldap.connections import (
     Bind,
     BoundDirectory,

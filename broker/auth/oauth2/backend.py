@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from leveret.broker.auth.backend_interface import Explanation, Identity, Login, Question, Refused
 from leveret.broker.auth.backends.chain import shortened
-from leveret.broker.auth.backends.interface import Explanation, Identity, Login, Question, Refused
 from leveret.broker.auth.oauth2.providers import Provider
 from leveret.broker.auth.oauth2.settings import OAuth2Settings, ResourceServer, provider_of_issuer
 from leveret.broker.auth.oauth2.tokens import (

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
-from leveret.broker.auth.backends.interface import Refused
+from leveret.broker.auth.backend_interface import Refused
 from leveret.broker.auth.oauth2.providers import Provider, ProviderError
 from leveret.broker.auth.oauth2.settings import is_safe_url
 from leveret.broker.config.options import Management

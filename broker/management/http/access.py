@@ -18,8 +18,8 @@ from aiohttp.typedefs import Handler
 from leveret.broker.addresses import is_loopback
 from leveret.broker.auth.accounts import User
 from leveret.broker.auth.attempts import HTTP
+from leveret.broker.auth.backend_interface import Login, Refused, Unavailable
 from leveret.broker.auth.backends.chain import AuthBackends, LoginAttempt
-from leveret.broker.auth.backends.interface import Login, Refused, Unavailable
 from leveret.broker.config.options import Management
 from leveret.broker.core.broker import Broker
 from leveret.broker.core.events import Actor

@@ -19,9 +19,9 @@ from aiohttp.typedefs import Handler, Middleware
 
 from leveret.broker.auth.accounts import Accounts, User
 from leveret.broker.auth.attempts import LoginThrottle
+from leveret.broker.auth.backend_interface import Login, Refused
 from leveret.broker.auth.backends.chain import NAME as INTERNAL
 from leveret.broker.auth.backends.chain import AuthBackends
-from leveret.broker.auth.backends.interface import Login, Refused
 from leveret.broker.management.http.origins import SAFE_METHODS, is_cross_origin
 from leveret.broker.printable import escape_line
 from leveret.broker.unfinished import Unanswered

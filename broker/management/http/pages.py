@@ -37,7 +37,7 @@ _SECURITY: Final = {
 }
 #: Browsers may cache the files forever, because the folder's name changes with their contents.
 _IMMUTABLE: Final = "public, max-age=31536000, immutable"
-_ADMIN: Final = _ROOT.parent / "cli" / "rabbitmqadmin.py"
+_ADMIN: Final = _ROOT.parent / "rabbitmqadmin.py"
 _TOOLS_PAGE: Final = """\
 <!DOCTYPE html>
 <html lang=en>

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from leveret.broker.auth.backend_interface import Identity, Login, Question, Refused, Unavailable
 from leveret.broker.auth.backends.answers import AnswerCache
-from leveret.broker.auth.backends.interface import Identity, Login, Question, Refused, Unavailable
 from leveret.broker.auth.ldap.backend import LdapBackend
 from leveret.broker.config.auth import AuthLdap, AuthLdapSslOptions
 from leveret.broker.config.config_errors import ConfigError

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from leveret.broker.management.cli.api import Api
-from leveret.broker.management.cli.commands import migrate
+from leveret.broker.leveretctl.api import Api
+from leveret.broker.leveretctl.commands import migrate
 from tests.conformance.topology import drain
 from tests.support.leveret_process import LeveretProcess
 from tests.support.leveretctl import CommandResult, Leveretctl, LeveretctlProgram

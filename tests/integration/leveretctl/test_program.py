@@ -23,7 +23,7 @@ from tests.support.leveretctl import CommandResult, Leveretctl, LeveretctlProgra
 from tests.support.wire import Channel
 
 ROOT = Path(__file__).parents[3]
-COMMAND = [sys.executable, "-m", "leveret.broker.management.cli"]
+COMMAND = [sys.executable, "-m", "leveret.broker.leveretctl"]
 
 
 @pytest.fixture(scope="module")
@@ -261,7 +261,7 @@ def test_moving_and_purging_show_progress_on_a_terminal(
 def modules_of(url: str, *arguments: str) -> set[str]:
     """Run a command in a fresh interpreter; return the modules that it has imported."""
     script = (
-        "import sys; from leveret.broker.management.cli.program import main\n"
+        "import sys; from leveret.broker.leveretctl.program import main\n"
         "try: main()\n"
         "except SystemExit: sys.stderr.write('\\n'.join(sys.modules))"
     )
@@ -292,7 +292,7 @@ def test_it_is_a_client_and_nothing_else(leveret: LeveretProcess) -> None:
         "leveret.protocol",
         "leveret.protocol.erlang_terms",
     }
-    assert {name for name in ours if not name.startswith("leveret.broker.management.cli")} <= allowed
+    assert {name for name in ours if not name.startswith("leveret.broker.leveretctl")} <= allowed
     # What takes long to load is not loaded: start-up is most of a command's time.
     assert loaded.isdisjoint({"aiohttp", "asyncio", "uvloop", "yaml", "dataclasses", "inspect", "argparse", "logging"})
 
@@ -310,7 +310,7 @@ def test_version(ctl: LeveretctlProgram) -> None:
 def completed(words: str) -> list[str]:
     """Let bash complete the last word of a command line."""
     script = f"""
-        leveretctl() {{ {sys.executable} -m leveret.broker.management.cli "$@"; }}
+        leveretctl() {{ {sys.executable} -m leveret.broker.leveretctl "$@"; }}
         eval "$(leveretctl completion bash)"
         compopt() {{ :; }}
         COMP_WORDS=({words}) COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))

@@ -11,7 +11,7 @@ from aiohttp import hdrs, web
 from leveret.broker.addresses import is_loopback
 from leveret.broker.auth.accounts import User
 from leveret.broker.auth.attempts import HTTP
-from leveret.broker.auth.backends.interface import Login, Refused
+from leveret.broker.auth.backend_interface import Login, Refused
 from leveret.broker.management.http.access import Access, has_tag
 from leveret.broker.management.http.controller import Controller, route
 from leveret.broker.management.http.logins import OAuthLogin, cookie_name, session_token

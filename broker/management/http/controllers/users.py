@@ -8,7 +8,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from leveret.broker.auth.accounts import User, UserLimits
-from leveret.broker.auth.backends.interface import Question, Resource
+from leveret.broker.auth.backend_interface import Question, Resource
 from leveret.broker.auth.passwords import (
     ALGORITHMS,
     REFUSED_PASSWORD,

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from leveret.broker.auth.accounts import Accounts, UnknownUser, User, UserExists, UserLimits
-from leveret.broker.auth.backends.interface import Question, Rights
+from leveret.broker.auth.backend_interface import Question, Rights
 from leveret.broker.auth.passwords import hash_password
 from leveret.policies.invalid_pattern import InvalidPattern
 from leveret.policies.permissions import Permissions

@@ -7,8 +7,8 @@ import pytest
 
 from leveret.broker.auth.accounts import Accounts
 from leveret.broker.auth.attempts import AMQP, HTTP, AuthAttempts, LoginThrottle
+from leveret.broker.auth.backend_interface import Login, Refused
 from leveret.broker.auth.backends.chain import AuthBackends
-from leveret.broker.auth.backends.interface import Login, Refused
 
 
 class TestAttempts:

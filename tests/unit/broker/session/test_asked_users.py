@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pamqp import commands
 
+from leveret.broker.auth.backend_interface import Question
 from leveret.broker.auth.backends.chain import AuthBackends
-from leveret.broker.auth.backends.interface import Question
 from tests.support.memory_broker import MemoryBroker, MemoryClient, kinds, method, publish, start_ok, tune_ok
 from tests.support.queue_content import contents
 from tests.support.stub_backend import StubBackend

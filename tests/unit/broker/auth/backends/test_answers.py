@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from leveret.broker.auth.backend_interface import Question, Unavailable
 from leveret.broker.auth.backends import answers
 from leveret.broker.auth.backends.answers import AnswerCache, AskedRights
-from leveret.broker.auth.backends.interface import Question, Unavailable
 from leveret.broker.unfinished import Unanswered
 from leveret.policies.permissions import Kind
 from tests.support.manual_loop import ManualLoop

@@ -7,8 +7,8 @@ import pytest
 
 from leveret.broker.auth.accounts import Accounts, User
 from leveret.broker.auth.attempts import AMQP
+from leveret.broker.auth.backend_interface import Backend, Login, Refused
 from leveret.broker.auth.backends.chain import AuthBackends
-from leveret.broker.auth.backends.interface import Backend, Login, Refused
 from tests.support.stub_backend import StubBackend
 
 

@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 
 from leveret.broker.auth.accounts import Accounts
+from leveret.broker.auth.backend_interface import Login
 from leveret.broker.auth.backends.chain import AuthBackends
-from leveret.broker.auth.backends.interface import Login
 from leveret.broker.auth.oauth2.backend import OAuth2Backend
 from leveret.broker.auth.oauth2.code_flow import CodeFlow, LoginError
 from leveret.broker.auth.oauth2.settings import OAuth2Settings, ProviderSettings, ResourceServer

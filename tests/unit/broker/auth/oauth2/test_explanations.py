@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from leveret.broker.auth.backends.interface import Question
+from leveret.broker.auth.backend_interface import Question
 from leveret.broker.auth.oauth2.backend import OAuth2Backend, TokenRights
 from leveret.broker.auth.oauth2.tokens import Scopes
 

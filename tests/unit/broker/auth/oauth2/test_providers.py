@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import trustme
 
-from leveret.broker.auth.backends.interface import Question
+from leveret.broker.auth.backend_interface import Question
 from leveret.broker.auth.oauth2 import providers
 from leveret.broker.auth.oauth2.backend import OAuth2Backend
 from leveret.broker.auth.oauth2.keys import read_key_set

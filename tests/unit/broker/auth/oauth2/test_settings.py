@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
+from leveret.broker.auth.backend_interface import Backend
 from leveret.broker.auth.backends.answers import AnswerCache
-from leveret.broker.auth.backends.interface import Backend
 from leveret.broker.auth.oauth2.keys import ALGORITHMS
 from leveret.broker.auth.oauth2.settings import OAuth2Settings, ResourceServer, is_safe_url, read_settings
 from leveret.broker.auth.registry import BACKENDS, open_sign_on
