@@ -237,7 +237,7 @@ class StreamStore:
     """
 
     __slots__ = (
-        "_active_seq", "_last_append", "_pages", "_seeker", "_store", "_tail", "_units", "_was_appended",
+        "_active_seq", "_last_arrival", "_last_batch", "_pages", "_seeker", "_store", "_tail", "_units", "_was_appended",
         "has_stalled", "keeps_tail",
     )  # fmt: skip
 
@@ -249,8 +249,8 @@ class StreamStore:
         self._pages: list[Page] = []
         #: Finds places by time.
         self._seeker = SegmentReader(store.place)
-        #: Number of the first message of the last append(); 0 before the first.
-        self._last_append = 0
+        #: Number of the first message of those that were appended last at one time, and that time; 0 before the first.
+        self._last_batch = self._last_arrival = 0
         #: Whether something was appended since the last idle().
         self._was_appended = False
         #: Number of the first message of the file that was being written when has_rolled() was last asked.
@@ -295,8 +295,11 @@ class StreamStore:
     def append(self, messages: Sequence[Message], body_bytes: int, longest: int | None = None) -> None:
         """Append messages, which can be read after the next flush; for the arguments see MessageStore."""
         store = self._store
-        first = self._last_append = store.next_seq
+        first = store.next_seq
         store.append(messages, body_bytes, longest)
+        arrival = store.ram.arrival(first)[0]
+        if arrival != self._last_arrival:
+            self._last_batch, self._last_arrival = first, arrival
         self._was_appended = True
         if self.keeps_tail:
             self._tail.add(first, messages, body_bytes)
@@ -317,8 +320,8 @@ class StreamStore:
     def last_batch(self) -> int:
         """Return the number of the first message of those that arrived last, together; of the next one if none did."""
         store = self._store
-        if self._last_append:
-            return self.resolve(self._last_append)
+        if self._last_batch:
+            return self.resolve(self._last_batch)
         segments = store.log.segments
         return self.number_at(segments[-1].max_arrived) if segments else store.next_seq
 
