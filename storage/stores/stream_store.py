@@ -237,8 +237,8 @@ class StreamStore:
     """
 
     __slots__ = (
-        "_active_seq", "_last_arrival", "_last_batch", "_pages", "_seeker", "_store", "_tail", "_units", "_was_appended",
-        "has_stalled", "keeps_tail",
+        "_active_seq", "_last_arrival", "_last_batch", "_pages", "_seeker", "_store", "_tail", "_units",
+        "_was_appended", "has_stalled", "keeps_tail",
     )  # fmt: skip
 
     def __init__(self, store: SegmentStore, unit_bytes: int) -> None:
