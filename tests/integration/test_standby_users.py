@@ -12,6 +12,8 @@ from tests.integration.auth_http.server import AuthServer, password_of
 from tests.support.cluster import Cluster, Node
 from tests.support.management import Management
 
+pytestmark = pytest.mark.etcd
+
 
 def state(node: Node, name: str, password: str) -> str:
     """What a node says of its role to a user."""
