@@ -146,11 +146,10 @@ class SideProgram:
             await self._process.wait()
 
     async def _end_task(self) -> None:
-        """Cancel the task and wait for its end: while it starts a process, only it knows of that one."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+        """Cancel the task, and wait for its end: until a process has started, only the task knows of it."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
 
     async def _run(self, arguments: Sequence[str]) -> None:
         loop, pause = asyncio.get_running_loop(), _PAUSE

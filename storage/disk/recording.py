@@ -125,7 +125,7 @@ class Operations:
         After a cut that is less than all; who gets an empty list has all. Only one thread may call this. It does not
         wait for the lock, which is held while files are written.
         """
-        # Before it looks: whoever records a sync after that calls.
+        # First of all: a sync that is recorded from here on calls again.
         self._has_called = False
         taken: list[Operation] = []
         pending, first = self._pending, self._taken + 1
